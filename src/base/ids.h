@@ -1,0 +1,22 @@
+// Names for clients, lanes and users that cannot be mixed up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace salus {
+
+/// Given out by the shell; small, and free for reuse once the client has left or died.
+enum class ClientId : std::uint32_t {};
+/// Given out by the engine; never reused.
+enum class LaneId : std::uint32_t {};
+/// The operating system's user id.
+enum class UserId : std::uint32_t {};
+
+inline constexpr ClientId kNoClient{0xffffffffu};
+inline constexpr LaneId kNoLane{0xffffffffu};
+
+constexpr std::size_t index_of(ClientId id) { return static_cast<std::size_t>(id); }
+constexpr std::size_t index_of(LaneId id) { return static_cast<std::size_t>(id); }
+
+}  // namespace salus

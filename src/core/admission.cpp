@@ -1,0 +1,282 @@
+// Admission: the way in, in the policy's order, by the five steps of the design.
+#include <algorithm>
+
+#include "base/check.h"
+#include "core/engine.h"
+
+namespace salus {
+
+// Note [The five steps]
+// 1. open a lane, 2. join the best fit, 3. grow the smallest that makes it fit (all in Lanes::place), 4. page out residents
+// that rank behind, 5. wait. Growing a lane needs no boundary: it adds memory at the end, which no running client uses.
+// While room is on its way for one waiter (kUnderWay) nobody behind it is looked at, or they would take it.
+
+std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
+    std::vector<std::pair<Rank, Client*>> ranked;
+    ranked.reserve(clients.size());
+    for (Client* client : clients) ranked.emplace_back(checked_rank(*client), client);
+    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+        return a.first < b.first || (a.first == b.first && a.second->facts.sequence < b.second->facts.sequence);
+    });
+    for (std::size_t i = 0; i < clients.size(); ++i) clients[i] = ranked[i].second;
+    return clients;
+}
+
+void Engine::refuse_if_impossible(Client& client) {
+    const Bytes need = client.facts.persistent + client.facts.ephemeral;
+    if (need <= capacity_ || client.refused) return;
+    client.refused = true;
+    update_ready(client);
+    ++statistics_.refusals;
+    act(action::Refuse{client.facts.id, need, capacity_});
+}
+
+/// Clients on the device without a lane count even if they want nothing now: the sooner they have one, the sooner they
+/// stop keeping others out.
+bool Engine::waits_for_memory(const Client& client) const {
+    if (client.lane != kNoLane || client.refused || client.dropped) return false;
+    if (client.residency == Residency::kResident) return client.profiled;
+    if (client.residency == Residency::kPaged) return client.wants();
+    return client.residency == Residency::kAbsent && client.wants() && client.profiled;
+}
+
+/// Whether nobody may come onto the device, because somebody there must be helped first.
+bool Engine::entry_barred() const {
+    return reserved() > capacity_ || std::any_of(active_.begin(), active_.end(), [&](const Client* client) {
+               return stands_its_ground(*client) || client->debt() > Bytes{};
+           });
+}
+
+/// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.
+bool Engine::may_enter(const Client& client) {
+    if (client.on_device()) return true;
+    if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id) return false;
+    if (!policy_->info.exclusive) return true;
+    return std::none_of(active_.begin(), active_.end(), [&](const Client* other) {
+        if (other == &client || other->stopped || other->refused || other->dropped) return false;
+        const bool present = other->lane != kNoLane || other->on_device() || other->wants();
+        return present && ranks_before(*other, client);
+    });
+}
+
+void Engine::admit_waiters() {
+    if (reserved_for_ != kNoClient && !waits_for_memory(*by_id_[index_of(reserved_for_)])) reserved_for_ = kNoClient;
+    std::vector<Client*> waiters;
+    for (Client* client : active_) {
+        if (waits_for_memory(*client)) waiters.push_back(client);
+    }
+    if (waiters.empty()) return;
+    std::vector<Client*> left_waiting;
+    bool under_way = false;
+    bool may_page = options_.paging;
+    const bool barred = entry_barred();
+    for (Client* client : by_rank(std::move(waiters))) {
+        if (!under_way && may_enter(*client) && (!barred || client->on_device())) {
+            const Admission result = try_admit(*client, may_page);
+            if (result == Admission::kDone) continue;
+            under_way = result == Admission::kUnderWay;
+        }
+        left_waiting.push_back(client);
+    }
+    if (left_waiting.empty()) return;
+    if (!under_way) reserve_for_oldest(left_waiting);
+    look_again_at(now_ + options_.review_every);
+    // Where rank pages nobody out, one that was profiled and does not fit makes room itself.
+    if (policy_->info.pages_by_rank || under_way) return;
+    for (Client* client : left_waiting) {
+        if (may_evict(*client) && !client->holds()) page_out(*client);
+    }
+}
+
+/// Clears `may_page` when there is nobody this client could displace: then those behind it cannot either.
+Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
+    std::optional<Placement> placement = find_place(client);
+    if (!placement && fits_without(client, {})) {
+        trim_lanes();
+        placement = find_place(client);
+        if (!placement) return Admission::kUnderWay;
+    }
+    if (placement) {
+        admit(client, *placement);
+        return Admission::kDone;
+    }
+    if (!may_page) return Admission::kNo;
+    const std::vector<Client*> displaceable = displaceable_by(client);
+    may_page = !displaceable.empty();
+    const std::vector<Client*> victims = victims_for(client, displaceable);
+    if (victims.empty()) return Admission::kNo;
+    for (Client* victim : victims) {
+        if (victim->holds()) {
+            ask_yield(*victim);
+            boundary_awaited_ = true;
+        } else {
+            page_out(*victim);
+        }
+    }
+    lanes_.close_empty();
+    trim_lanes();
+    return Admission::kUnderWay;
+}
+
+std::optional<Placement> Engine::find_place(const Client& client) const {
+    const Bytes to_charge = client.on_device() ? Bytes{} : client.facts.persistent;
+    if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, and no lane yet
+        return to_charge <= free() ? std::optional(Placement{}) : std::nullopt;
+    }
+    return lanes_.place({client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes}, free());
+}
+
+void Engine::admit(Client& client, const Placement& placement) {
+    if (client.residency == Residency::kPaged) page_in(client);
+    if (client.residency == Residency::kAbsent) {
+        set_reserved(client, client.facts.persistent);
+        client.residency = Residency::kResident;
+        client.resident_since = now_;
+    }
+    if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
+    if (!client.profiled) return;
+    LaneId lane = placement.lane;
+    if (placement.kind == Placement::Kind::kOpen) {
+        lane = lanes_.open(client.facts.user, placement.size);
+        ++statistics_.lanes_opened;
+    } else if (placement.kind == Placement::Kind::kGrow) {
+        resize_lane(lane, placement.size);
+    }
+    ++statistics_.admissions;
+    act(action::Admit{client.facts.id, lane});
+    enter_lane(client, lane);
+}
+
+bool Engine::wants_lane(const Client& client) const {
+    double share_in_use = 0;
+    unsigned open = 0;
+    for (const Lane& lane : lanes_.all()) {
+        double widest = 0;
+        double together = 0;
+        for (const Mapping& m : lane.mappings) {
+            if (!m.member || m.client == client.facts.id) continue;
+            const ClientFacts& member = by_id_[index_of(m.client)]->facts;
+            widest = std::max(widest, member.occupancy);
+            together += member.device_share();
+        }
+        share_in_use += std::min(widest, together);  // its members take turns
+        if (lane.has_members()) ++open;
+    }
+    if (open == 0) return true;
+    if (options_.lanes_max > 0) return open < options_.lanes_max;
+    return !policy_->info.exclusive && policy_->opens_lane(share_in_use, client.facts.device_share());
+}
+
+/// Whether the newcomer fits once `removed` are paged out, everything under way is done and all lanes are trimmed.
+bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed) const {
+    const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
+    Bytes total = persistent_total_ + (newcomer.on_device() ? Bytes{} : newcomer.facts.persistent);
+    for (const Client* client : removed) total -= client->reserved;
+    for (const Client* client : paging_out_) {
+        if (!client->stopped) total -= client->reserved;
+    }
+    const bool may_open = wants_lane(newcomer);
+    const bool may_share = policy_->info.shares_lanes;
+    bool user_has_lane = false;
+    Bytes least_extra = newcomer.facts.ephemeral;
+    for (const Lane& lane : lanes_.all()) {
+        Bytes stays;
+        Bytes required;
+        bool joinable = false;
+        for (const Mapping& m : lane.mappings) {
+            const Client& client = *by_id_[index_of(m.client)];
+            if (m.member && !is_removed(client)) {
+                required = std::max(required, m.ephemeral);
+                joinable = !lane.blocked && lane.user == newcomer.facts.user;
+            }
+            if (client.stopped) stays = std::max(stays, m.mapped);
+        }
+        stays = std::max(stays, required);
+        total += stays;
+        user_has_lane = user_has_lane || joinable;
+        if (joinable && may_share) least_extra = std::min(least_extra, std::max(newcomer.facts.ephemeral - stays, Bytes{}));
+    }
+    if (newcomer.profiled) total += least_extra;
+    if (user_has_lane && !may_open && !may_share) return false;
+    return total <= capacity_;
+}
+
+/// How long a client stays on the device at least, so that paging it costs little of its stay.
+Duration Engine::stay_min(const Client& client) const {
+    const double both_ways_s = 2.0 * static_cast<double>(client.reserved.count) / options_.page_bytes_per_s;
+    return seconds_of(both_ways_s / options_.page_share_max);
+}
+
+bool Engine::may_displace(const Client& waiter, const Client& resident) {
+    const Duration stay = stay_min(resident);
+    if (resident.turn == Turn::kParked || resident.turn == Turn::kHoldingIdle) {  // idle: its rank says nothing, so its idleness must
+        if (now_ - resident.idle_since >= stay) return true;
+        look_again_at(resident.idle_since + stay);
+        return false;
+    }
+    if (!policy_->info.pages_by_rank || !ranks_before(waiter, resident)) return false;
+    if (!policy_->info.time_sliced || policy_->urgent(waiter.facts, resident.facts)) return true;
+    if (now_ - resident.resident_since >= stay) return true;
+    look_again_at(resident.resident_since + stay);
+    return false;
+}
+
+/// The last in rank first.
+std::vector<Client*> Engine::displaceable_by(const Client& waiter) {
+    std::vector<Client*> found;
+    for (Client* client : active_) {
+        if (client == &waiter || !may_evict(*client) || client->stalled || client->facts.id == profiling_) continue;
+        if (client->turn == Turn::kRunning) charge_time(*client);
+        if (may_displace(waiter, *client)) found.push_back(client);
+    }
+    found = by_rank(std::move(found));
+    std::reverse(found.begin(), found.end());
+    return found;
+}
+
+/// Whom to page out for the waiter: the last in rank first, and no more than needed. Empty: it cannot be done.
+std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector<Client*>& displaceable) {
+    std::vector<Client*> chosen;
+    for (Client* client : displaceable) {
+        chosen.push_back(client);
+        if (fits_without(waiter, chosen)) break;
+    }
+    if (chosen.empty() || !fits_without(waiter, chosen)) return {};
+    for (std::size_t i = chosen.size() - 1; i-- > 0;) {  // the last one chosen is needed
+        Client* spared = chosen[i];
+        chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+        if (!fits_without(waiter, chosen)) chosen.insert(chosen.begin() + static_cast<std::ptrdiff_t>(i), spared);
+    }
+    return chosen;
+}
+
+/// After a while the oldest waiter that nothing else helps gets a reservation that nobody may jump; one that stands its
+/// ground gets it at once.
+void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
+    if (reserved_for_ != kNoClient) return;
+    std::vector<Client*> evictable;  // sooner or later: one on its way in counts, one on its way out is gone already
+    for (Client* client : active_) {
+        const bool in = client->residency == Residency::kResident || client->residency == Residency::kPagingIn;
+        if (options_.paging && client->pageable && !client->stopped && in) evictable.push_back(client);
+    }
+    Client* oldest = nullptr;
+    for (Client* client : left_waiting) {
+        const bool at_once = stands_its_ground(*client);
+        // Where rank pages residents out, a waiter's time comes with its rank, unless those in its way cannot be paged.
+        if (!at_once && options_.paging && policy_->info.pages_by_rank && fits_without(*client, evictable)) continue;
+        const Instant due = at_once ? now_ : client->waits_since + options_.reserve_after;
+        if (due > now_) {
+            look_again_at(due);
+            continue;
+        }
+        const auto older = [](const Client& a, const Client& b) {
+            return a.waits_since < b.waits_since || (a.waits_since == b.waits_since && a.facts.sequence < b.facts.sequence);
+        };
+        if (!oldest || older(*client, *oldest)) oldest = client;
+    }
+    if (!oldest) return;
+    reserved_for_ = oldest->facts.id;
+    ++statistics_.reservations;
+}
+
+}  // namespace salus

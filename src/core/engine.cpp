@@ -1,0 +1,339 @@
+// Events, and what every one of them is followed by. Turns are in turns.cpp, memory in memory.cpp, admission in admission.cpp.
+#include "core/engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace salus {
+
+Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
+    : options_(options), policy_(&policy), fallback_(&fallback), capacity_(options.capacity), limit_(options.capacity) {}
+
+std::span<const Action> Engine::handle(const Event& event, Instant now) {
+    SALUS_CHECK(now >= now_, "time goes forward");
+    now_ = now;
+    actions_.clear();
+    std::visit([this](const auto& e) { on(e); }, event);
+    settle();
+    return actions_;
+}
+
+void Engine::settle() {
+    if (memory_changed_ || now_ >= balance_at_) balance();
+    dispatch();
+    limit_ = std::max(capacity_, std::min(limit_, reserved()));
+    statistics_.reserved_peak = std::max(statistics_.reserved_peak, reserved());
+    check_safety();
+}
+
+// Only the sums, which cost nothing to check after each event; the simulator's checkers work them out from first principles.
+void Engine::check_safety() const {
+    SALUS_CHECK(persistent_total_ >= Bytes{} && lanes_.total_charge() >= Bytes{}, "no reservation is negative");
+    SALUS_CHECK(reserved() <= limit_, "sum of P and of lanes exceeds the capacity");
+}
+
+Instant Engine::deadline() const {
+    Instant earliest = balance_at_;
+    for (const Lane& lane : lanes_.all()) earliest = std::min(earliest, lane.yield_at);
+    return earliest;
+}
+
+const Client* Engine::find(ClientId id) const {
+    return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr;
+}
+
+Client* Engine::known(ClientId id) {
+    Client* client = index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr;
+    if (!client) act(action::Drop{id, ProtocolFault::kUnknownClient});
+    return client;
+}
+
+void Engine::drop(ClientId id, ProtocolFault fault) {
+    Client& client = *by_id_[index_of(id)];
+    client.dropped = true;
+    update_ready(client);
+    act(action::Drop{id, fault});
+}
+
+// ---------------------------------------------------------------------------------------------------------- policies
+
+Rank Engine::checked_rank(const Client& client) {
+    const Rank rank = policy_->rank(client.facts, situation());
+    if (std::isfinite(rank.tier) && std::isfinite(rank.order)) [[likely]] return rank;
+    fall_back(PolicyFault::kRankNotFinite);
+    return policy_->rank(client.facts, situation());
+}
+
+bool Engine::ranks_before(const Client& a, const Client& b) {
+    const Rank rank_a = checked_rank(a);
+    const Rank rank_b = checked_rank(b);
+    return rank_a < rank_b || (rank_a == rank_b && a.facts.sequence < b.facts.sequence);
+}
+
+void Engine::fall_back(PolicyFault fault) {
+    SALUS_CHECK(!options_.strict, fault == PolicyFault::kNotACandidate ? "the policy chose a client that may not run"
+                                                                       : "the policy gave a rank that is no number");
+    SALUS_CHECK(policy_ != fallback_, "the fallback policy misbehaves");
+    policy_ = fallback_;
+    ++statistics_.fallbacks;
+    memory_changed_ = true;
+    act(action::FallBack{fault});
+}
+
+// ------------------------------------------------------------------------------------------------------------ events
+
+void Engine::on(const event::Attach& e) {
+    SALUS_CHECK(e.client != kNoClient, "a client needs an id");
+    SALUS_CHECK(e.weight > 0 && std::isfinite(e.weight), "a weight is positive");
+    if (index_of(e.client) >= by_id_.size()) by_id_.resize(index_of(e.client) + 1);
+    SALUS_CHECK(!by_id_[index_of(e.client)], "this id is in use");
+    auto owned = std::make_unique<Client>();
+    Client& client = *owned;
+    client.facts.id = e.client;
+    client.facts.user = e.user;
+    client.facts.sequence = next_sequence_++;
+    client.facts.priority = e.priority;
+    client.facts.weight = e.weight;
+    client.facts.iterations_total = e.iterations_total;
+    client.facts.iteration_time = e.iteration_time;
+    client.facts.persistent = e.persistent;
+    client.facts.ephemeral = e.ephemeral;
+    client.facts.occupancy = e.occupancy;
+    client.facts.attached_at = now_;
+    client.pageable = e.pageable;
+    client.profiled = e.profiled;
+    client.waits_since = client.idle_since = client.accrued_at = now_;
+    level_virtual_time(client);
+    by_id_[index_of(e.client)] = std::move(owned);
+    active_.push_back(&client);
+    if (client.profiled) refuse_if_impossible(client);
+    else ++unprofiled_;
+}
+
+void Engine::on(const event::Demand& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    client->facts.occupancy = e.occupancy;
+    if (client->facts.persistent == e.persistent && client->facts.ephemeral == e.ephemeral) return;
+    client->facts.persistent = e.persistent;
+    client->facts.ephemeral = e.ephemeral;
+    client->demand_changed = true;
+    if (!client->holds()) apply_demand(*client);
+}
+
+void Engine::on(const event::Need& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
+    if (client->stalled) return drop(e.client, ProtocolFault::kAlreadyStalled);
+    if (e.persistent + e.ephemeral > capacity_) {
+        ++statistics_.denials;
+        return act(action::Deny{e.client, e.persistent + e.ephemeral, capacity_});
+    }
+    client->stalled = true;
+    ++stalled_;
+    client->needed_persistent = e.persistent;
+    client->needed_ephemeral = e.ephemeral;
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Observe& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    client->observed = e.persistent;
+    client->facts.persistent = std::max(client->facts.persistent, e.persistent);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Want& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (client->turn == Turn::kHoldingIdle) {
+        client->turn = Turn::kRunning;
+        client->charged_until = now_;
+        client->facts.idle += now_ - client->idle_since;
+    } else if (client->turn == Turn::kParked) {
+        if (client->facts.attained.ns > 0) client->facts.idle += now_ - client->idle_since;
+        client->turn = Turn::kReady;
+        client->waits_since = now_;
+        level_virtual_time(*client);
+        became_ready(*client);
+        if (client->lane == kNoLane) memory_changed_ = true;
+    }
+}
+
+void Engine::on(const event::Boundary& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (!client->holds() || client->stalled) return drop(e.client, ProtocolFault::kNoGrant);
+    charge_time(*client);
+    count_iterations(*client, e.iterations);
+    give_back(*client);
+    client->turn = Turn::kReady;
+    client->waits_since = now_;
+    became_ready(*client);
+}
+
+void Engine::on(const event::Idle& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (client->stalled) return drop(e.client, ProtocolFault::kNoGrant);
+    if (client->holds()) {
+        charge_time(*client);
+        count_iterations(*client, e.iterations);
+    }
+    if (client->turn == Turn::kRunning && !client->yield_asked) {
+        client->turn = Turn::kHoldingIdle;
+        client->idle_since = now_;
+        const Lane& lane = lanes_.at(client->lane);
+        if (!policy_->info.exclusive && (!lane.ready.empty() || contended_elsewhere(lane))) ask_yield(*client);
+    } else {
+        if (client->turn != Turn::kHoldingIdle) client->idle_since = now_;
+        if (client->holds()) give_back(*client);
+        client->turn = Turn::kParked;
+        update_ready(*client);
+    }
+}
+
+void Engine::on(const event::Acknowledge& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    const Bytes charged_before = lanes_.total_charge();
+    if (!lanes_.acknowledge(e.lane, e.client, e.version)) return drop(e.client, ProtocolFault::kNotAsked);
+    if (lanes_.total_charge() < charged_before || stalled_ > 0) memory_changed_ = true;
+    if (client->lane == e.lane) {
+        const Mapping* mapping = lanes_.at(e.lane).mapping(e.client);
+        if (mapping->settled) client->mapped = true;
+        became_ready(*client);
+    }
+}
+
+void Engine::on(const event::PagedOut& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (client->residency != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
+    client->residency = Residency::kPaged;
+    std::erase(paging_out_, client);
+    set_reserved(*client, Bytes{});
+    client->observed = Bytes{};
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::PagedIn& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (client->residency != Residency::kPagingIn) return drop(e.client, ProtocolFault::kNotAsked);
+    client->residency = Residency::kResident;
+    client->resident_since = now_;
+    became_ready(*client);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Leave& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    charge_time(*client);
+    count_iterations(*client, e.iterations);
+    ended_service_ += client->facts.attained;
+    typical_service_ = std::max(ended_service_ / ++ended_jobs_, nanoseconds(1));
+    remove(*client);
+}
+
+void Engine::on(const event::Die& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    charge_time(*client);
+    remove(*client);
+}
+
+void Engine::remove(Client& client) {
+    const ClientId id = client.facts.id;
+    if (client.stalled) --stalled_;
+    if (!client.profiled) --unprofiled_;
+    if (client.holds()) release_lane(client);
+    client.turn = Turn::kParked;
+    update_ready(client);
+    lanes_.forget(id);
+    set_reserved(client, Bytes{});
+    if (reserved_for_ == id) reserved_for_ = kNoClient;
+    std::erase(active_, &client);
+    std::erase(paging_out_, &client);
+    by_id_[index_of(id)].reset();
+    memory_changed_ = trim_wanted_ = true;
+}
+
+void Engine::on(const event::Stop& e) {
+    Client* client = known(e.client);
+    if (!client || client->stopped) return;
+    client->stopped = true;
+    client->stopped_at = now_;
+    update_ready(*client);
+    if (client->holds()) ask_yield(*client);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Continue& e) {
+    Client* client = known(e.client);
+    if (!client || !client->stopped) return;
+    client->stopped = false;
+    became_ready(*client);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Adjust& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    SALUS_CHECK(e.weight > 0 && std::isfinite(e.weight), "a weight is positive");
+    client->facts.priority = e.priority;
+    client->facts.weight = e.weight;
+    client->facts.iterations_total = e.iterations_total;
+    contend_everywhere();
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::SetPolicy& e) {
+    SALUS_CHECK(e.policy, "a policy is given");
+    policy_ = e.policy;
+    contend_everywhere();
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::SetCapacity& e) {
+    capacity_ = e.capacity;
+    limit_ = std::max(capacity_, reserved());
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Timer&) {
+    for (Lane& lane : lanes_.all()) {
+        if (lane.holder != kNoClient && lane.yield_at <= now_) ask_yield(*by_id_[index_of(lane.holder)]);
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- viewers
+
+std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
+    using enum WaitReason;
+    if (client.turn != Turn::kReady) return {kNothing, kNoClient};
+    if (client.refused) return {kRefused, kNoClient};
+    if (client.stopped) return {kPaused, kNoClient};
+    if (client.residency == Residency::kPagingIn || client.residency == Residency::kPagingOut) return {kPaging, kNoClient};
+    const bool other_profiles = profiling_ != kNoClient && profiling_ != client.facts.id;
+    if (client.lane == kNoLane) {
+        if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id) return {kReservation, reserved_for_};
+        if (other_profiles) return {kProfiling, profiling_};
+        if (!client.profiled) return {kProfiling, kNoClient};
+        return {policy_->info.exclusive ? kOrder : kMemory, kNoClient};
+    }
+    if (!client.mapped) return {kMapping, kNoClient};
+    const Lane* lane = lanes_.find(client.lane);
+    if (lane->holder != kNoClient) {
+        return {by_id_[index_of(lane->holder)]->stopped ? kStoppedHolder : kTurn, lane->holder};
+    }
+    if (other_profiles) return {kProfiling, profiling_};
+    return {kOrder, kNoClient};
+}
+
+}  // namespace salus

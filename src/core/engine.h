@@ -1,0 +1,273 @@
+// The engine: who runs next, who shares a lane with whom, who is admitted.
+//
+// A state machine (event, now) -> actions. It has no clock, thread, socket, device or randomness in it; the service and
+// the simulator are thin shells around it, and a recorded trace of events replays to identical actions.
+//
+// A client's turn, and what moves it:
+//
+//            Want                 Grant               Idle (not asked to yield)
+//   kParked ------> kReady ---------------> kRunning ------------------> kHoldingIdle
+//      ^              ^                      |   |   <------------------      |
+//      |              |     Boundary         |   |          Want              |
+//      |              +----------------------+   |                            |
+//      +---- Idle (asked to yield) --------------+------- Idle (revoked) -----+
+//
+// A client's memory, and what moves it:
+//
+//   kAbsent --admit, profile--> kResident --PageOut--> kPagingOut --PagedOut--> kPaged --PageIn--> kPagingIn --PagedIn--> kResident
+//
+// A client is admitted when it has a lane. It may be resident without one: between its profiling turns, and while its lane
+// is lent to a client that needs room in mid-iteration.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/lanes.h"
+#include "core/policy.h"
+#include "core/types.h"
+
+namespace salus {
+
+struct EngineOptions {
+    Bytes capacity;
+    unsigned lanes_max = 0;                  ///< lanes that may run at once; 0: as many as the policy wants
+    bool paging = true;
+    Duration min_turn = microseconds(14500); ///< so long that switching costs at most 1 % of it
+    double page_bytes_per_s = 12e9;          ///< measured; sets how long a paged-in client stays at least
+    double page_share_max = 0.01;            ///< paging in and out takes at most this share of a stay under a time-sliced policy
+    Duration review_every = milliseconds(500);  ///< how often ranks of waiters and residents are compared anew
+    Duration reserve_after = minutes(5);     ///< a waiter that nothing else helps gets a reservation after this long
+    Duration rehome_after = seconds(10);     ///< members of a lane whose holder is stopped move after this long
+    unsigned profile_iterations = 2;
+    bool strict = false;                     ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
+};
+
+enum class Turn : std::uint8_t { kParked, kReady, kRunning, kHoldingIdle };
+enum class Residency : std::uint8_t { kAbsent, kResident, kPagingOut, kPaged, kPagingIn };
+
+struct Client {
+    ClientFacts facts;
+
+    Turn turn = Turn::kParked;
+    Residency residency = Residency::kAbsent;
+    LaneId lane = kNoLane;
+    bool profiled = false;           ///< P and T are known
+    bool pageable = true;
+    bool stopped = false;
+    bool refused = false;
+    bool dropped = false;
+    bool yield_asked = false;
+    bool mapped = false;             ///< it has its lane mapped, as far as its T reaches
+    bool demand_changed = false;     ///< facts.persistent or .ephemeral differ from what is reserved
+    bool stalled = false;            ///< waits in mid-iteration for what it said it needs
+    unsigned profile_iterations = 0;
+
+    Bytes reserved;                  ///< its P in equation (2)
+    Bytes observed;                  ///< what it was seen to use, if that is more: the rest is a debt
+    Bytes needed_persistent;         ///< while stalled
+    Bytes needed_ephemeral;
+
+    Instant charged_until;           ///< the turn's time is charged up to here
+    Instant granted_at;
+    Instant waits_since;             ///< since when it wants to run and has no lane
+    Instant resident_since;
+    Instant idle_since;
+    Instant stopped_at;
+    Instant accrued_at;              ///< memory time is counted up to here
+    std::int32_t ready_index = -1;   ///< in its lane's ready list
+    WaitReason told = WaitReason::kNothing;
+    ClientId told_behind = kNoClient;
+
+    bool holds() const { return turn == Turn::kRunning || turn == Turn::kHoldingIdle; }
+    bool wants() const { return turn == Turn::kReady && !stopped && !refused && !dropped; }
+    bool on_device() const { return residency != Residency::kAbsent && residency != Residency::kPaged; }
+    Bytes debt() const { return observed > reserved ? observed - reserved : Bytes{}; }
+};
+
+/// What the engine has done so far. One struct feeds every viewer.
+struct Statistics {
+    std::uint64_t turns = 0;            ///< grants given
+    std::uint64_t switches = 0;         ///< grants to another client than the lane's last
+    std::uint64_t yields_asked = 0;
+    std::uint64_t revokes = 0;
+    std::uint64_t admissions = 0;
+    std::uint64_t refusals = 0;
+    std::uint64_t denials = 0;
+    std::uint64_t page_outs = 0;
+    std::uint64_t page_ins = 0;
+    Bytes paged;                        ///< both directions
+    std::uint64_t profiling_turns = 0;
+    std::uint64_t lanes_opened = 0;
+    std::uint64_t lane_resizes = 0;
+    std::uint64_t rehomings = 0;
+    std::uint64_t reservations = 0;
+    std::uint64_t fallbacks = 0;
+    Bytes reserved_peak;
+};
+
+class Engine {
+public:
+    /// Both policies must outlive the engine. `fallback` takes over when `policy` misbehaves.
+    Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback);
+
+    /// Takes one event and returns what is to be done, in order. The span is valid until the next call.
+    /// REQUIRES: `now` never goes back.
+    std::span<const Action> handle(const Event& event, Instant now);
+
+    /// When a Timer event is due, at the latest; kNever if none is.
+    Instant deadline() const;
+
+    // ---- what viewers and checkers may look at ----
+    const EngineOptions& options() const { return options_; }
+    const Policy& policy() const { return *policy_; }
+    const Lanes& lanes() const { return lanes_; }
+    const Statistics& statistics() const { return statistics_; }
+    std::span<Client* const> clients() const { return active_; }  ///< in order of attachment
+    const Client* find(ClientId id) const;
+    Bytes capacity() const { return capacity_; }
+    Bytes reserved() const { return persistent_total_ + lanes_.total_charge(); }
+    ClientId reserved_for() const { return reserved_for_; }
+    ClientId profiling() const { return profiling_; }
+    /// Why it waits, and behind whom if behind anyone.
+    std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
+
+private:
+    // ---- engine.cpp: events ----
+    void on(const event::Attach& e);
+    void on(const event::Demand& e);
+    void on(const event::Need& e);
+    void on(const event::Observe& e);
+    void on(const event::Want& e);
+    void on(const event::Boundary& e);
+    void on(const event::Idle& e);
+    void on(const event::Acknowledge& e);
+    void on(const event::PagedOut& e);
+    void on(const event::PagedIn& e);
+    void on(const event::Leave& e);
+    void on(const event::Die& e);
+    void on(const event::Stop& e);
+    void on(const event::Continue& e);
+    void on(const event::Adjust& e);
+    void on(const event::SetPolicy& e);
+    void on(const event::SetCapacity& e);
+    void on(const event::Timer& e);
+
+    Client* known(ClientId id);          ///< nullptr (and a Drop) if there is none
+    void drop(ClientId id, ProtocolFault fault);
+    void remove(Client& client);
+    void settle();
+    void check_safety() const;
+    Situation situation() const { return {now_, typical_service_}; }
+    Rank checked_rank(const Client& client);
+    bool ranks_before(const Client& a, const Client& b);
+    void fall_back(PolicyFault fault);
+    template <typename A>
+    void act(const A& action) { actions_.emplace_back(action); }
+
+    // ---- turns.cpp: who runs ----
+    void dispatch();
+    void dispatch_exclusive();
+    void dispatch_capped();
+    bool dispatch_profiling();
+    bool profiler_has_device() const;
+    Client* next_to_profile();
+    bool may_profile_now(const Client& newcomer);
+    void start_profiling_turn(Client& client);
+    void end_profiling_turn(Client& client);
+    void grant(Lane& lane, Client& client);
+    Client* choose(Candidates candidates);
+    void became_ready(Client& client);
+    void contend(Lane& lane, const Client& newcomer);
+    void contend_everywhere();
+    void ask_yield(Client& holder);
+    void release_lane(Client& client);
+    void give_back(Client& client);
+    void charge_time(Client& client);
+    void count_iterations(Client& client, std::uint64_t iterations);
+    bool update_ready(Client& client);
+    void level_virtual_time(Client& client);
+    std::size_t running_lanes() const;
+    bool slots_full() const { return options_.lanes_max > 0 && running_lanes() >= options_.lanes_max; }
+    bool contended_elsewhere(const Lane& lane) const;
+
+    // ---- memory.cpp: who is on the device, and where ----
+    void balance();
+    void apply_demand(Client& client);
+    void repay_debts();
+    void serve_stalled();
+    Bytes missing(const Client& client) const;
+    void reclaim(Bytes amount, const Client* on_behalf_of);
+    void lend_lanes(Bytes amount, const Client& borrower);
+    void deny_if_stuck();
+    void rehome_from_stopped();
+    void spread();
+    void trim_lanes();
+    bool may_evict(const Client& client) const;
+    bool stands_its_ground(const Client& client) const;
+    void enter_lane(Client& client, LaneId lane);
+    void leave_lane(Client& client);
+    void resize_lane(LaneId lane, Bytes size);
+    void page_out(Client& client);
+    void page_in(Client& client);
+    void set_reserved(Client& client, Bytes bytes);
+    Bytes free() const;
+    Bytes coming() const;
+    void tell_waits();
+    void look_again_at(Instant when) { balance_at_ = std::min(balance_at_, when); }
+
+    // ---- admission.cpp: the way in ----
+    enum class Admission : std::uint8_t { kDone, kUnderWay, kNo };
+    void admit_waiters();
+    Admission try_admit(Client& client, bool& may_page);
+    std::optional<Placement> find_place(const Client& client) const;
+    void admit(Client& client, const Placement& placement);
+    bool waits_for_memory(const Client& client) const;
+    bool entry_barred() const;
+    bool may_enter(const Client& client);
+    bool wants_lane(const Client& client) const;
+    bool fits_without(const Client& newcomer, std::span<Client* const> removed) const;
+    std::vector<Client*> displaceable_by(const Client& waiter);
+    std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable);
+    bool may_displace(const Client& waiter, const Client& resident);
+    Duration stay_min(const Client& client) const;
+    void reserve_for_oldest(std::span<Client* const> left_waiting);
+    std::vector<Client*> by_rank(std::vector<Client*> clients);
+    void refuse_if_impossible(Client& client);
+
+    EngineOptions options_;
+    const Policy* policy_;
+    const Policy* fallback_;
+    Instant now_{};
+    Bytes capacity_;
+    Bytes limit_;  ///< capacity, or more while a fall of it is not worked off yet
+    Bytes persistent_total_;
+    Lanes lanes_;
+    std::vector<std::unique_ptr<Client>> by_id_;
+    std::vector<Client*> active_;
+    std::vector<Client*> paging_out_;
+    std::vector<Action> actions_;
+    std::vector<const ClientFacts*> scratch_;
+    Statistics statistics_;
+    Duration typical_service_ = minutes(1);
+    Duration ended_service_;
+    std::int64_t ended_jobs_ = 0;
+    std::uint64_t next_sequence_ = 0;
+
+    bool memory_changed_ = false;        ///< balance() has something to look at
+    bool boundary_awaited_ = false;      ///< a holder was asked to yield for the sake of its memory
+    bool trim_wanted_ = false;           ///< somebody left: lanes shrink
+    Instant balance_at_ = kNever;        ///< ... and at the latest then
+    std::size_t stalled_ = 0;            ///< clients that wait in mid-iteration
+    std::size_t unprofiled_ = 0;
+    ClientId reserved_for_ = kNoClient;
+    ClientId profiling_ = kNoClient;     ///< holds, or gathers the lanes for, a profiling turn
+};
+
+}  // namespace salus

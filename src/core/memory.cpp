@@ -1,0 +1,312 @@
+// Memory: debts, growth in mid-iteration, lanes that shrink, spread and move, paging.
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+#include "core/engine.h"
+
+namespace salus {
+
+// Note [Nobody deadlocks on memory]
+// By the safety condition every admitted client can finish the iteration it is in. What remains are clients that hold P but
+// have no lane (profiled, not placed yet), and clients that outgrow what they stated in mid-iteration.
+// - One that can be paged is never in the way: whoever ranks before it pages it out.
+// - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, nobody else
+//   comes onto the device. Those already there can finish, since a lane with such a member is never lent and never smaller
+//   than its T; when they have left, it fits, because it fits alone.
+// - A stalled client is given, in this order, free room, what lanes have to spare, the lanes themselves as they come to a
+//   boundary, and the room of paged-out clients. Only if all of that leaves nobody able to run is the one that ranks last
+//   denied, and gets its framework's out-of-memory error.
+
+// Called when something about memory may have changed, and at balance_at_.
+void Engine::balance() {
+    memory_changed_ = false;
+    balance_at_ = kNever;
+    lanes_.close_empty();
+    if (trim_wanted_) trim_lanes();
+    trim_wanted_ = false;
+    repay_debts();
+    if (stalled_ > 0) serve_stalled();
+    rehome_from_stopped();
+    const bool in_debt = reserved() > capacity_ || std::any_of(active_.begin(), active_.end(), [](const Client* c) {
+                             return c->debt() > Bytes{};
+                         });
+    // Placing anyone just before or during a profiling turn would only be undone by it.
+    const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
+    if (stalled_ == 0 && !in_debt && !profiling) {
+        admit_waiters();
+        spread();
+    }
+    lanes_.close_empty();
+    if (stalled_ > 0) deny_if_stuck();
+    tell_waits();
+}
+
+Bytes Engine::free() const { return std::max(capacity_ - reserved(), Bytes{}); }
+
+/// What is charged now and will be free without further ado. What a stopped client would have to do does not count.
+Bytes Engine::coming() const {
+    Bytes sum;
+    for (const Client* client : paging_out_) {
+        if (!client->stopped) sum += client->reserved;
+    }
+    for (const Lane& lane : lanes_.all()) {
+        Bytes stays = lane.size;
+        for (const Mapping& m : lane.mappings) {
+            if (by_id_[index_of(m.client)]->stopped) stays = std::max(stays, m.mapped);
+        }
+        sum += lane.charge - stays;
+    }
+    return sum;
+}
+
+void Engine::set_reserved(Client& client, Bytes bytes) {
+    client.facts.memory_time_gib_s += client.reserved.mib() / 1024.0 * (now_ - client.accrued_at).seconds();
+    client.accrued_at = now_;
+    persistent_total_ += bytes - client.reserved;
+    client.reserved = bytes;
+}
+
+/// Makes what the client stated its reservation. REQUIRES: it is at a boundary.
+void Engine::apply_demand(Client& client) {
+    client.demand_changed = false;
+    memory_changed_ = true;
+    if (client.on_device() && client.residency != Residency::kPagingOut) {
+        const Bytes wanted = client.facts.persistent;
+        client.observed = wanted;
+        if (wanted <= client.reserved || wanted - client.reserved <= free()) set_reserved(client, wanted);
+    }
+    if (client.lane != kNoLane) {
+        Lane& lane = lanes_.at(client.lane);
+        if (client.facts.ephemeral > lane.size) leave_lane(client);
+        else lane.mapping(client.facts.id)->ephemeral = client.facts.ephemeral;
+    }
+    if (client.profiled && client.lane == kNoLane) refuse_if_impossible(client);
+}
+
+// ------------------------------------------------------------------------------------------------------------- lanes
+
+void Engine::enter_lane(Client& client, LaneId lane) {
+    const Mapping& mapping = lanes_.join(lane, client.facts.id, client.facts.ephemeral);
+    client.lane = lane;
+    client.mapped = false;
+    act(action::AssignLane{client.facts.id, lane, mapping.target, mapping.version});
+}
+
+void Engine::leave_lane(Client& client) {
+    SALUS_CHECK(!client.holds(), "a lane changes hands at a boundary only");
+    client.mapped = false;
+    update_ready(client);
+    const Mapping& mapping = lanes_.part(client.lane, client.facts.id);
+    act(action::CloseLane{client.facts.id, client.lane, mapping.version});
+    client.lane = kNoLane;
+}
+
+void Engine::resize_lane(LaneId id, Bytes size) {
+    lanes_.resize(id, size);
+    ++statistics_.lane_resizes;
+    for (const Mapping& m : lanes_.at(id).mappings) {
+        if (m.member) act(action::ResizeLane{m.client, id, m.target, m.version});
+    }
+}
+
+void Engine::trim_lanes() {
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.has_members() && lane.size > lane.required()) resize_lane(lane.id, lane.required());
+    }
+}
+
+/// A client that waits for its turn while the policy wants one more lane, and there is room, gets a lane of its own.
+void Engine::spread() {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (const Lane& lane : lanes_.all()) {
+            if (lane.holder == kNoClient || lane.ready.empty()) continue;
+            Client& client = *choose(lane.ready);
+            if (client.facts.ephemeral > free() || !wants_lane(client)) continue;
+            leave_lane(client);
+            enter_lane(client, lanes_.open(client.facts.user, client.facts.ephemeral));
+            ++statistics_.lanes_opened;
+            moved = true;
+            break;  // the list of lanes has changed
+        }
+    }
+}
+
+/// Those behind a holder that has been stopped for long move to another lane, if there is room.
+void Engine::rehome_from_stopped() {
+    std::vector<Client*> stuck;
+    for (Lane& lane : lanes_.all()) {
+        if (lane.holder == kNoClient) continue;
+        const Client& holder = *by_id_[index_of(lane.holder)];
+        lane.blocked = holder.stopped && now_ - holder.stopped_at >= options_.rehome_after;
+        if (holder.stopped && !lane.blocked) look_again_at(holder.stopped_at + options_.rehome_after);
+        if (!lane.blocked) continue;
+        for (const ClientFacts* waiting : lane.ready) stuck.push_back(by_id_[index_of(waiting->id)].get());
+    }
+    for (Client* client : stuck) {
+        const PlacementRequest request{client->facts.user, Bytes{}, client->facts.ephemeral, /*may_open=*/true};
+        const std::optional<Placement> placement = lanes_.place(request, free());
+        if (!placement) continue;
+        leave_lane(*client);
+        admit(*client, *placement);
+        ++statistics_.rehomings;
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ paging
+
+bool Engine::may_evict(const Client& client) const {
+    return options_.paging && client.pageable && client.residency == Residency::kResident && !client.stopped;
+}
+
+/// It holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
+bool Engine::stands_its_ground(const Client& client) const {
+    return client.on_device() && client.lane == kNoLane && !(options_.paging && client.pageable) && !client.refused;
+}
+
+void Engine::page_out(Client& client) {
+    SALUS_CHECK(may_evict(client) && !client.holds(), "only a parked client on the device is paged out");
+    if (client.lane != kNoLane) leave_lane(client);
+    client.residency = Residency::kPagingOut;
+    paging_out_.push_back(&client);
+    client.waits_since = now_;
+    ++statistics_.page_outs;
+    statistics_.paged += client.reserved;
+    act(action::PageOut{client.facts.id, client.reserved});
+}
+
+void Engine::page_in(Client& client) {
+    set_reserved(client, client.facts.persistent);
+    client.residency = Residency::kPagingIn;
+    ++statistics_.page_ins;
+    statistics_.paged += client.reserved;
+    act(action::PageIn{client.facts.id, client.reserved});
+}
+
+// --------------------------------------------------------------------------------------- debts and growth in mid-iteration
+
+void Engine::repay_debts() {
+    Bytes owed = std::max(reserved() - capacity_, Bytes{});
+    for (Client* client : active_) {
+        if (client->debt() == Bytes{}) continue;
+        if (client->debt() <= free()) set_reserved(*client, client->observed);
+        else owed += client->debt();
+    }
+    if (owed > Bytes{}) reclaim(owed, nullptr);
+}
+
+/// Frees memory until `amount` is or will be free: what lanes have to spare, then parked clients, from the last in rank.
+void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
+    if (free() + coming() >= amount) return;
+    trim_lanes();
+    std::vector<Client*> parked;
+    for (Client* client : active_) {
+        if (client != on_behalf_of && may_evict(*client) && !client->holds()) parked.push_back(client);
+    }
+    parked = by_rank(std::move(parked));
+    for (auto last = parked.rbegin(); last != parked.rend() && free() + coming() < amount; ++last) {
+        page_out(**last);
+        lanes_.close_empty();
+        trim_lanes();
+    }
+}
+
+Bytes Engine::missing(const Client& client) const {
+    const auto beyond = [](Bytes wanted, Bytes had) { return std::max(wanted - had, Bytes{}); };
+    if (client.lane == kNoLane) return beyond(client.needed_persistent + client.needed_ephemeral, client.reserved);
+    const Bytes charge = lanes_.find(client.lane)->charge;
+    return beyond(client.needed_persistent, client.reserved) + beyond(client.needed_ephemeral, charge);
+}
+
+void Engine::serve_stalled() {
+    for (Client* client : active_) {
+        if (!client->stalled) continue;
+        Bytes amount = missing(*client);
+        if (amount > free()) {
+            lend_lanes(amount, *client);
+            reclaim(amount, client);
+            amount = missing(*client);
+        }
+        if (amount > free()) return;  // the first in line is served first
+        client->stalled = false;
+        --stalled_;
+        if (client->lane == kNoLane) {
+            set_reserved(*client, client->reserved + amount);
+            act(action::Room{client->facts.id, client->reserved});
+            continue;
+        }
+        if (client->needed_persistent > client->reserved) {
+            set_reserved(*client, client->needed_persistent);
+            client->facts.persistent = client->needed_persistent;
+            act(action::Room{client->facts.id, client->reserved});
+        }
+        Lane& lane = lanes_.at(client->lane);
+        if (client->needed_ephemeral > lane.size) resize_lane(lane.id, client->needed_ephemeral);
+        client->facts.ephemeral = std::max(client->facts.ephemeral, client->needed_ephemeral);
+        lane.mapping(client->facts.id)->ephemeral = client->facts.ephemeral;
+    }
+}
+
+/// Closes lanes at a boundary, and asks for the boundary of others, until `amount` will be free. A lane with a member that
+/// cannot be paged is never lent: that member could otherwise be shut out for good.
+void Engine::lend_lanes(Bytes amount, const Client& borrower) {
+    Bytes expected = free() + coming();
+    std::vector<Client*> members;
+    for (const Lane& lane : lanes_.all()) {
+        if (expected >= amount) break;
+        if (lane.id == borrower.lane || !lane.has_members()) continue;
+        const bool lendable = std::all_of(lane.mappings.begin(), lane.mappings.end(), [&](const Mapping& m) {
+            const Client& member = *by_id_[index_of(m.client)];
+            return !m.member || (options_.paging && member.pageable && !member.stopped && !member.stalled);
+        });
+        if (!lendable) continue;
+        expected += lane.size;
+        if (lane.holder != kNoClient) {
+            ask_yield(*by_id_[index_of(lane.holder)]);
+            boundary_awaited_ = true;
+            continue;
+        }
+        for (const Mapping& m : lane.mappings) {
+            if (m.member) members.push_back(by_id_[index_of(m.client)].get());
+        }
+    }
+    for (Client* member : members) leave_lane(*member);
+    lanes_.close_empty();
+}
+
+/// See Note [Nobody deadlocks on memory].
+void Engine::deny_if_stuck() {
+    if (coming() > Bytes{}) return;
+    Client* last = nullptr;
+    std::size_t others_want = 0;
+    for (Client* client : active_) {
+        if (client->stalled) {
+            if (!last || ranks_before(*last, *client)) last = client;
+            continue;
+        }
+        if (client->holds() || client->residency == Residency::kPagingIn) return;
+        if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
+        if (client->lane != kNoLane && !client->mapped) return;
+        if (client->wants()) ++others_want;
+    }
+    if (others_want == 0 && stalled_ < 2) return;
+    last->stalled = false;
+    --stalled_;
+    ++statistics_.denials;
+    act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, capacity_});
+}
+
+void Engine::tell_waits() {
+    for (Client* client : active_) {
+        auto [reason, behind] = why_waits(*client);
+        // Turns pass too quickly to be told one by one; who wants to know asks why_waits().
+        if (reason == WaitReason::kTurn || reason == WaitReason::kMapping) std::tie(reason, behind) = std::pair(WaitReason::kNothing, kNoClient);
+        if (reason == client->told && behind == client->told_behind) continue;
+        client->told = reason;
+        client->told_behind = behind;
+        act(action::Wait{client->facts.id, reason, behind});
+    }
+}
+
+}  // namespace salus

@@ -1,0 +1,79 @@
+// What a policy is: an order over clients, and a choice among those that could run now.
+//
+// Policies keep no state and see only facts, so they can be switched at run time and tested as tables. The engine trusts
+// none of them: a choice outside the candidates or a rank that is no number makes it fall back to fifo.
+#pragma once
+
+#include <compare>
+#include <span>
+#include <string_view>
+
+#include "base/time.h"
+#include "core/types.h"
+
+namespace salus {
+
+/// Lower goes first. `tier` decides, `order` breaks ties; a tie in both goes to who attached first.
+struct Rank {
+    double tier = 0;
+    double order = 0;
+
+    constexpr auto operator<=>(const Rank&) const = default;
+};
+
+/// What holds for all clients at the moment of a decision.
+struct Situation {
+    Instant now;
+    Duration typical_service;  ///< mean device time of the jobs that have ended: the guess for one that says nothing
+};
+
+using Candidates = std::span<const ClientFacts* const>;
+
+struct PolicyInfo {
+    std::string_view name;
+    std::string_view good_for;
+    std::string_view bad_at;
+    bool exclusive = false;        ///< one client at a time, even while it idles; all others are work-conserving
+    bool time_sliced = false;      ///< whoever is behind takes over after each minimum turn; else only events preempt
+    bool pages_by_rank = true;     ///< a waiter may page out residents that rank behind it
+    bool shares_lanes = true;      ///< a newcomer may join a lane in use; else it waits for one of its own
+    bool starvation_free = false;  ///< every client that wants to run gets a turn in bounded time
+};
+
+class Policy {
+public:
+    explicit constexpr Policy(const PolicyInfo& about) : info(about) {}
+    virtual ~Policy() = default;
+    Policy(const Policy&) = delete;
+    Policy& operator=(const Policy&) = delete;
+
+    /// The policy's one order: for turns, for admission and, from the back, for paging.
+    /// REQUIRES: finite, and the same answer for the same facts and situation.
+    virtual Rank rank(const ClientFacts& client, const Situation& now) const = 0;
+
+    /// Who has the next turn. `candidates` is not empty. By default the one of lowest rank.
+    virtual ClientId choose(Candidates candidates, const Situation& now) const;
+
+    /// Whether `waiting` is so urgent that `holder` must yield before its minimum turn is over.
+    virtual bool urgent(const ClientFacts& waiting, const ClientFacts& holder) const;
+
+    /// Whether a newcomer's profiling turn may come before a turn of `other`.
+    virtual bool profiles_before(const ClientFacts& newcomer, const ClientFacts& other) const;
+
+    /// Whether one more lane should run beside those open, which together use `share_in_use` of the device.
+    virtual bool opens_lane(double share_in_use, double newcomer_share) const;
+
+    const PolicyInfo info;
+};
+
+/// The candidate of lowest rank; REQUIRES: not empty.
+const ClientFacts* lowest_rank(const Policy& policy, Candidates candidates, const Situation& now);
+
+/// Whether `a` goes before `b`.
+bool goes_before(const Policy& policy, const ClientFacts& a, const ClientFacts& b, const Situation& now);
+
+/// What a job still has to run: from its stated length where it has one, else as long again as it ran (the best guess
+/// for a heavy-tailed length), and at least a typical job's. In seconds; never zero.
+double estimate_remaining_s(const ClientFacts& client, const Situation& now);
+
+}  // namespace salus

@@ -1,0 +1,307 @@
+// Turns: who runs next in which lane, for how long, and what it is charged.
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "core/engine.h"
+
+namespace salus {
+
+// Note [Profiling turns]
+// A newcomer's P and T are not known, so its first iterations run in private memory while every lane is at a boundary:
+// then whatever it turns out to need can be found by lending it the lanes' memory and, if need be, by paging. The right to
+// profile covers one iteration at a time. While lanes are being gathered nothing is granted; a holder that is stopped or
+// stalled is not waited for, since it may never come.
+
+// ---------------------------------------------------------------------------------------------------------- dispatch
+
+void Engine::dispatch() {
+    if (unprofiled_ > 0 && dispatch_profiling()) return;
+    if (policy_->info.exclusive) return dispatch_exclusive();
+    if (options_.lanes_max > 0) return dispatch_capped();
+    for (Lane& lane : lanes_.all()) {
+        if (lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
+    }
+}
+
+// At most lanes_max lanes run. There may be more lanes than that, since users do not share any.
+void Engine::dispatch_capped() {
+    while (!slots_full()) {
+        scratch_.clear();
+        for (const Lane& lane : lanes_.all()) {
+            if (lane.holder == kNoClient) scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
+        }
+        if (scratch_.empty()) return;
+        Client& chosen = *choose(scratch_);
+        grant(lanes_.at(chosen.lane), chosen);
+    }
+}
+
+// One client at a time: the first in order of those admitted, even if it idles.
+void Engine::dispatch_exclusive() {
+    const bool busy = running_lanes() > 0;
+    Client* front = nullptr;
+    for (Client* client : active_) {
+        if (client->lane == kNoLane || client->stopped || client->refused || client->dropped) continue;
+        if (busy && !client->holds()) continue;
+        if (!front || ranks_before(*client, *front)) front = client;
+    }
+    if (busy) {  // several may still run from before this policy came
+        for (Client* client : active_) {
+            if (client != front && client->holds()) ask_yield(*client);
+        }
+        return;
+    }
+    if (front && front->ready_index >= 0) grant(lanes_.at(front->lane), *front);
+}
+
+Client* Engine::choose(Candidates candidates) {
+    const ClientId id = policy_->choose(candidates, situation());
+    const bool valid = std::any_of(candidates.begin(), candidates.end(), [&](const ClientFacts* c) { return c->id == id; });
+    if (!valid) [[unlikely]] {
+        fall_back(PolicyFault::kNotACandidate);
+        return choose(candidates);
+    }
+    Client* chosen = by_id_[index_of(id)].get();
+    checked_rank(*chosen);
+    return chosen;
+}
+
+void Engine::grant(Lane& lane, Client& client) {
+    SALUS_CHECK(lane.holder == kNoClient, "one holder a lane");
+    SALUS_CHECK(client.ready_index >= 0, "only who is ready is granted a turn");
+    lane.holder = client.facts.id;
+    client.turn = Turn::kRunning;
+    client.granted_at = client.charged_until = now_;
+    update_ready(client);
+    ++statistics_.turns;
+    if (lane.last_holder != client.facts.id) ++statistics_.switches;
+    lane.last_holder = client.facts.id;
+    act(action::Grant{client.facts.id, lane.id});
+
+    lane.yield_at = kNever;
+    if (policy_->info.time_sliced && (!lane.ready.empty() || contended_elsewhere(lane))) {
+        lane.yield_at = now_ + options_.min_turn;
+        if (lane.yield_at <= now_) ask_yield(client);
+    }
+}
+
+std::size_t Engine::running_lanes() const {
+    return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
+        return lane.holder != kNoClient && !by_id_[index_of(lane.holder)]->stopped;
+    }));
+}
+
+// -------------------------------------------------------------------------------------------------------- contention
+
+// Whether somebody in another, free lane waits for this one to stop running.
+bool Engine::contended_elsewhere(const Lane& lane) const {
+    if (options_.lanes_max == 0 || !slots_full()) return false;
+    return std::any_of(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& other) {
+        return other.id != lane.id && other.holder == kNoClient && !other.ready.empty();
+    });
+}
+
+void Engine::became_ready(Client& client) {
+    if (!update_ready(client)) return;
+    Lane& own = lanes_.at(client.lane);
+    if (own.holder != kNoClient) return contend(own, client);
+    if (!slots_full() && !policy_->info.exclusive) return;
+    // Its lane is free but too many others run: the one that ranks last makes way, an idle one before that.
+    Lane* last = nullptr;
+    for (Lane& lane : lanes_.all()) {
+        if (lane.holder == kNoClient) continue;
+        const Client& holder = *by_id_[index_of(lane.holder)];
+        if (!last || holder.turn == Turn::kHoldingIdle || ranks_before(*by_id_[index_of(last->holder)], holder)) last = &lane;
+        if (holder.turn == Turn::kHoldingIdle) break;
+    }
+    if (last) contend(*last, client);
+}
+
+/// Decides whether, and from when on, the lane's holder is to make way for one that has just become ready.
+void Engine::contend(Lane& lane, const Client& newcomer) {
+    Client& holder = *by_id_[index_of(lane.holder)];
+    if (holder.yield_asked) return;
+    const PolicyInfo& policy = policy_->info;
+    if (holder.turn == Turn::kHoldingIdle && !policy.exclusive) return ask_yield(holder);
+    if (policy_->urgent(newcomer.facts, holder.facts)) return ask_yield(holder);
+    bool makes_way = policy.time_sliced;
+    if (!makes_way) {
+        charge_time(holder);
+        const std::array<const ClientFacts*, 2> both{&holder.facts, &newcomer.facts};
+        makes_way = choose(both) == &newcomer;
+    }
+    if (!makes_way) return;
+    lane.yield_at = std::min(lane.yield_at, holder.granted_at + options_.min_turn);
+    if (lane.yield_at <= now_) ask_yield(holder);
+}
+
+/// After a change of policy or of a client's attributes.
+void Engine::contend_everywhere() {
+    for (Lane& lane : lanes_.all()) {
+        if (lane.holder == kNoClient) continue;
+        lane.yield_at = kNever;
+        for (const ClientFacts* waiting : lane.ready) contend(lane, *by_id_[index_of(waiting->id)]);
+        if (lane.ready.empty() && contended_elsewhere(lane) && policy_->info.time_sliced) {
+            lane.yield_at = by_id_[index_of(lane.holder)]->granted_at + options_.min_turn;
+        }
+    }
+}
+
+void Engine::ask_yield(Client& holder) {
+    if (holder.lane != kNoLane) lanes_.at(holder.lane).yield_at = kNever;
+    if (holder.yield_asked) return;
+    holder.yield_asked = true;
+    if (holder.turn == Turn::kHoldingIdle) {
+        ++statistics_.revokes;
+        act(action::Revoke{holder.facts.id});
+    } else {
+        ++statistics_.yields_asked;
+        act(action::Yield{holder.facts.id});
+    }
+}
+
+/// Its lane, or the right to profile, is free again.
+void Engine::release_lane(Client& client) {
+    if (boundary_awaited_) {
+        boundary_awaited_ = false;
+        memory_changed_ = true;
+    }
+    if (profiling_ == client.facts.id) {
+        profiling_ = kNoClient;
+        return;
+    }
+    Lane& lane = lanes_.at(client.lane);
+    lane.holder = kNoClient;
+    lane.yield_at = kNever;
+    lane.blocked = false;
+}
+
+/// The grant is back, at a boundary. The caller sets the client's new turn.
+void Engine::give_back(Client& client) {
+    const bool profiled_in_this_turn = profiling_ == client.facts.id;
+    client.yield_asked = false;
+    client.facts.last_ran = now_;
+    client.turn = Turn::kParked;
+    release_lane(client);
+    if (profiled_in_this_turn) end_profiling_turn(client);
+    else if (client.demand_changed) apply_demand(client);
+}
+
+bool Engine::update_ready(Client& client) {
+    const bool ready = client.wants() && client.profiled && client.mapped && client.residency == Residency::kResident;
+    if (ready == (client.ready_index >= 0)) return false;
+    std::vector<const ClientFacts*>& list = lanes_.at(client.lane).ready;
+    if (ready) {
+        client.ready_index = static_cast<std::int32_t>(list.size());
+        list.push_back(&client.facts);
+    } else {
+        by_id_[index_of(list.back()->id)]->ready_index = client.ready_index;
+        list[static_cast<std::size_t>(client.ready_index)] = list.back();
+        list.pop_back();
+        client.ready_index = -1;
+    }
+    return ready;
+}
+
+// -------------------------------------------------------------------------------------------------------- accounting
+
+void Engine::charge_time(Client& client) {
+    if (client.turn != Turn::kRunning) return;
+    const Duration held = now_ - client.charged_until;
+    client.charged_until = now_;
+    client.facts.attained += held;
+    client.facts.virtual_time_s += held.seconds() / client.facts.weight;
+    if (client.lane != kNoLane) client.facts.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
+}
+
+void Engine::count_iterations(Client& client, std::uint64_t iterations) {
+    if (iterations == 0) return;
+    client.facts.iterations_done += iterations;
+    client.facts.iteration_time = {client.facts.attained.ns / static_cast<std::int64_t>(client.facts.iterations_done)};
+    if (!client.profiled) client.profile_iterations += static_cast<unsigned>(iterations);
+}
+
+// A client that (re)joins starts level with the least of those that contend, so that nobody catches up on hours. With
+// nobody contending, the furthest of all counts: those that idle have no claim on the past either.
+void Engine::level_virtual_time(Client& client) {
+    double least = -1;
+    double most = 0;
+    for (const Client* other : active_) {
+        if (other == &client) continue;
+        most = std::max(most, other->facts.virtual_time_s);
+        if (other->turn == Turn::kParked || other->turn == Turn::kHoldingIdle || other->stopped) continue;
+        if (least < 0 || other->facts.virtual_time_s < least) least = other->facts.virtual_time_s;
+    }
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, least < 0 ? most : least);
+}
+
+// --------------------------------------------------------------------------------------------------------- profiling
+
+/// True while the lanes must not be granted for the sake of a profiling turn. See Note [Profiling turns].
+bool Engine::dispatch_profiling() {
+    Client* client = profiling_ == kNoClient ? nullptr : by_id_[index_of(profiling_)].get();
+    if (client && client->holds()) return profiler_has_device();
+    if (client && !may_profile_now(*client)) client = nullptr;
+    if (!client) client = next_to_profile();
+    profiling_ = client ? client->facts.id : kNoClient;
+    if (!client) return false;
+
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.holder != kNoClient) ask_yield(*by_id_[index_of(lane.holder)]);
+    }
+    if (running_lanes() == 0) start_profiling_turn(*client);
+    return true;
+}
+
+/// A profiling turn is on, and neither stopped nor waiting for room that others must leave to run on their own.
+bool Engine::profiler_has_device() const {
+    const Client* client = profiling_ == kNoClient ? nullptr : by_id_[index_of(profiling_)].get();
+    return client && client->holds() && !client->stopped && (!client->stalled || coming() > Bytes{});
+}
+
+Client* Engine::next_to_profile() {
+    Client* first = nullptr;
+    for (Client* client : active_) {
+        if (client->profiled || !may_profile_now(*client)) continue;
+        if (!first || ranks_before(*client, *first)) first = client;
+    }
+    return first;
+}
+
+bool Engine::may_profile_now(const Client& newcomer) {
+    if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
+    if (newcomer.residency == Residency::kAbsent && (entry_barred() || !may_enter(newcomer))) return false;
+    if (newcomer.residency != Residency::kAbsent && newcomer.residency != Residency::kResident) return false;
+    return std::all_of(active_.begin(), active_.end(), [&](const Client* other) {
+        const bool competes = other->profiled && (other->wants() || (other->turn == Turn::kRunning && !other->stopped));
+        return other == &newcomer || !competes || policy_->profiles_before(newcomer.facts, other->facts);
+    });
+}
+
+void Engine::start_profiling_turn(Client& client) {
+    if (client.residency == Residency::kAbsent) {
+        client.residency = Residency::kResident;
+        client.resident_since = now_;
+    }
+    set_reserved(client, client.reserved + free());
+    client.turn = Turn::kRunning;
+    client.granted_at = client.charged_until = now_;
+    ++statistics_.turns;
+    ++statistics_.switches;
+    ++statistics_.profiling_turns;
+    act(action::Room{client.facts.id, client.reserved});
+    act(action::Grant{client.facts.id, kNoLane});
+    ask_yield(client);
+}
+
+void Engine::end_profiling_turn(Client& client) {
+    if (client.profile_iterations >= options_.profile_iterations) {
+        client.profiled = true;
+        --unprofiled_;
+    }
+    apply_demand(client);
+    memory_changed_ = true;
+}
+
+}  // namespace salus

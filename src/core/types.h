@@ -1,0 +1,268 @@
+// What enters and what leaves the engine, and what policies are told.
+//
+// Words used below (the whole glossary is in ARCHITECTURE.md):
+//   P   persistent memory: what a client keeps across boundaries      T   ephemeral memory: what it needs inside an iteration
+//   C   the device's capacity                                         L_l the size of lane l
+//
+// The safety condition, which holds after every event:
+//
+//   (1)  for every lane l:     L_l  >=  max over its clients of T_i
+//   (2)  sum over clients on the device of P_i  +  sum over lanes of charge_l   <=   C
+//   (3)  charge_l  =  max(L_l, the largest size at which any client still has l mapped)
+//
+// (3) is what "old sizes stay charged until acknowledged" means. While a client profiles or grows in mid-iteration, P_i
+// is the private room it was given. If C itself falls (others use the device too) or a client is observed to use more
+// than it reserved, that is a debt: nobody is admitted until it is repaid, and reservations never grow meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/time.h"
+
+namespace salus {
+
+class Policy;
+
+/// What a policy may know of a client. Kept up to date by the engine, whatever the policy.
+struct ClientFacts {
+    ClientId id = kNoClient;
+    UserId user{};
+    std::uint64_t sequence = 0;  ///< order of attachment; breaks ties
+    int priority = 0;            ///< larger is more urgent
+    double weight = 1.0;         ///< share under fair
+
+    Duration attained;                   ///< time held on the device so far
+    double virtual_time_s = 0;           ///< attained / weight, raised to the least contender's level when it joins anew
+    Instant last_ran{-1};                ///< end of its last turn; negative: has not run yet
+    std::uint64_t iterations_done = 0;
+    std::uint64_t iterations_total = 0;  ///< 0: not known
+    Duration iteration_time;             ///< mean so far, or as stated; 0: not known
+
+    Bytes persistent;
+    Bytes ephemeral;
+    double occupancy = 1.0;              ///< share of the device that it can use alone
+    Duration idle;                       ///< time in which it wanted nothing
+    double memory_time_gib_s = 0;        ///< integral of the memory it kept others from using
+    Instant attached_at;
+
+    /// The share of the device it uses when it never waits: its occupancy, less the time it spends on the host.
+    double device_share() const {
+        const auto whole = static_cast<double>((attained + idle).ns);
+        return whole > 0 ? occupancy * static_cast<double>(attained.ns) / whole : occupancy;
+    }
+};
+
+/// Events: what a shell tells the engine. Iteration counts are those since the client's last report.
+namespace event {
+
+struct Attach {
+    ClientId client;
+    UserId user{};
+    int priority = 0;
+    double weight = 1.0;
+    bool pageable = true;                ///< false: several threads use the device, so it is never paged
+    std::uint64_t iterations_total = 0;  ///< 0: not known
+    Duration iteration_time;             ///< from an earlier run; 0: not known
+    bool profiled = false;               ///< true: the three figures below hold; false: they are to be learned
+    Bytes persistent;
+    Bytes ephemeral;
+    double occupancy = 1.0;
+};
+/// States or updates what it needs; takes effect at its next boundary.
+struct Demand {
+    ClientId client;
+    Bytes persistent;
+    Bytes ephemeral;
+    double occupancy = 1.0;
+};
+/// In mid-iteration it cannot go on without this much; it waits until told ResizeLane, Room or Deny.
+struct Need {
+    ClientId client;
+    Bytes persistent;
+    Bytes ephemeral;
+};
+/// It was seen to use this much private memory, asked or not.
+struct Observe {
+    ClientId client;
+    Bytes persistent;
+};
+/// It wants to run (again).
+struct Want {
+    ClientId client;
+};
+/// It gave its grant back at a boundary and wants to run on.
+struct Boundary {
+    ClientId client;
+    std::uint64_t iterations = 0;
+};
+/// It is at a boundary and wants nothing for now. It keeps its grant unless it was asked for it.
+struct Idle {
+    ClientId client;
+    std::uint64_t iterations = 0;
+};
+struct Acknowledge {
+    ClientId client;
+    LaneId lane;
+    std::uint32_t version = 0;
+};
+struct PagedOut {
+    ClientId client;
+};
+struct PagedIn {
+    ClientId client;
+};
+/// It ended in good order, at a boundary.
+struct Leave {
+    ClientId client;
+    std::uint64_t iterations = 0;
+};
+/// Its process is gone: nothing of it runs or is mapped any more.
+struct Die {
+    ClientId client;
+};
+/// Paused by its user, or stopped by a signal or a debugger, at whatever point it was.
+struct Stop {
+    ClientId client;
+};
+struct Continue {
+    ClientId client;
+};
+struct Adjust {
+    ClientId client;
+    int priority = 0;
+    double weight = 1.0;
+    std::uint64_t iterations_total = 0;
+};
+struct SetPolicy {
+    const Policy* policy = nullptr;
+};
+struct SetCapacity {
+    Bytes capacity;
+};
+/// The deadline() that the engine had named has come.
+struct Timer {};
+
+}  // namespace event
+
+using Event = std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Want, event::Boundary,
+                           event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die,
+                           event::Stop, event::Continue, event::Adjust, event::SetPolicy, event::SetCapacity, event::Timer>;
+
+/// Why a client that wants to run does not.
+enum class WaitReason : std::uint8_t {
+    kNothing,         ///< it runs, or wants nothing
+    kTurn,            ///< its lane is in use by another
+    kMemory,          ///< its P and T do not fit yet
+    kReservation,     ///< the room is kept for a client that has waited longer
+    kProfiling,       ///< another client's first iterations need the device to themselves
+    kPaging,          ///< its P is on the way
+    kMapping,         ///< its lane is being mapped
+    kStoppedHolder,   ///< its lane is held by a client that is stopped
+    kOrder,           ///< the policy lets an earlier one go first
+    kPaused,          ///< it is stopped itself
+    kRefused,         ///< it could never fit
+};
+std::string_view name_of(WaitReason reason);
+
+enum class PolicyFault : std::uint8_t {
+    kNotACandidate,  ///< it chose a client that may not run
+    kRankNotFinite,  ///< it ranked a client NaN or infinite
+};
+std::string_view name_of(PolicyFault fault);
+
+enum class ProtocolFault : std::uint8_t {
+    kUnknownClient,
+    kNoGrant,           ///< reported a boundary or a need without a grant
+    kNotAsked,          ///< acknowledged what it was not asked for
+    kAlreadyStalled,
+};
+std::string_view name_of(ProtocolFault fault);
+
+/// Actions: what the engine tells the shell to do. In the order in which they are to be done.
+namespace action {
+
+struct Admit {
+    ClientId client;
+    LaneId lane;
+};
+/// It could never fit alone.
+struct Refuse {
+    ClientId client;
+    Bytes need;
+    Bytes capacity;
+};
+struct AssignLane {
+    ClientId client;
+    LaneId lane;
+    Bytes size;
+    std::uint32_t version = 0;
+};
+struct ResizeLane {
+    ClientId client;
+    LaneId lane;
+    Bytes size;
+    std::uint32_t version = 0;
+};
+struct CloseLane {
+    ClientId client;
+    LaneId lane;
+    std::uint32_t version = 0;
+};
+/// kNoLane: a profiling turn, of one iteration, in private memory.
+struct Grant {
+    ClientId client;
+    LaneId lane;
+};
+/// Give the grant back at the next boundary.
+struct Yield {
+    ClientId client;
+};
+/// The client is idle: take its grant back without its main thread.
+struct Revoke {
+    ClientId client;
+};
+/// The private memory that it may use from now on, in all.
+struct Room {
+    ClientId client;
+    Bytes persistent;
+};
+/// What it needs in mid-iteration cannot be had: the framework's own out-of-memory error follows.
+struct Deny {
+    ClientId client;
+    Bytes need;
+    Bytes capacity;
+};
+struct PageOut {
+    ClientId client;
+    Bytes persistent;
+};
+struct PageIn {
+    ClientId client;
+    Bytes persistent;
+};
+struct Wait {
+    ClientId client;
+    WaitReason reason{};
+    ClientId behind = kNoClient;
+};
+/// The policy misbehaved; the fallback rules from here on.
+struct FallBack {
+    PolicyFault fault{};
+};
+/// The client broke the protocol; the shell disconnects it and reports Die when its process is gone.
+struct Drop {
+    ClientId client;
+    ProtocolFault fault{};
+};
+
+}  // namespace action
+
+using Action = std::variant<action::Admit, action::Refuse, action::AssignLane, action::ResizeLane, action::CloseLane,
+                            action::Grant, action::Yield, action::Revoke, action::Room, action::Deny, action::PageOut,
+                            action::PageIn, action::Wait, action::FallBack, action::Drop>;
+
+}  // namespace salus

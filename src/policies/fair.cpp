@@ -1,0 +1,31 @@
+// fair: device time in proportion to weight.
+//
+// The one furthest behind in virtual time (time held / weight) goes first. A newcomer starts level with the least of those
+// that contend, so it neither waits for nor catches up on the past. Memory time is reported beside it (ClientFacts).
+// For: several people on one device.
+// Bad at: mean completion time: equal jobs all end near the end.
+#include "core/policy.h"
+
+namespace salus {
+namespace {
+
+class Fair final : public Policy {
+public:
+    Fair()
+        : Policy({.name = "fair",
+                  .good_for = "several people on one device: time in proportion to weight",
+                  .bad_at = "mean completion time: equal jobs all end near the end",
+                  .time_sliced = true,
+                  .starvation_free = true}) {}
+
+    Rank rank(const ClientFacts& client, const Situation&) const override { return {0, client.virtual_time_s}; }
+};
+
+}  // namespace
+
+const Policy& fair_policy() {
+    static const Fair policy;
+    return policy;
+}
+
+}  // namespace salus

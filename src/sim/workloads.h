@@ -1,0 +1,26 @@
+// Built-in workloads. docs/simulator.md says where their figures come from and what is assumed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/job.h"
+
+namespace salus::sim {
+
+struct WorkloadInfo {
+    std::string_view name;
+    std::string_view what;
+    std::size_t jobs_default;
+    std::vector<Job> (*make)(std::size_t jobs, std::uint64_t seed);
+};
+
+std::span<const WorkloadInfo> all_workloads();
+
+/// "NAME" or "NAME:N", N being the number of jobs.
+Result<std::vector<Job>> make_workload(std::string_view spec, std::uint64_t seed);
+
+}  // namespace salus::sim
