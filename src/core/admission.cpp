@@ -24,11 +24,11 @@ std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
 
 void Engine::refuse_if_impossible(Client& client) {
     const Bytes need = client.facts.persistent + client.facts.ephemeral;
-    if (need <= capacity_ || client.refused) return;
+    if (need <= largest_capacity_ || client.refused) return;
     client.refused = true;
     update_ready(client);
     ++statistics_.refusals;
-    act(action::Refuse{client.facts.id, need, capacity_});
+    act(action::Refuse{client.facts.id, need, largest_capacity_});
 }
 
 /// Clients on the device without a lane count even if they want nothing now: the sooner they have one, the sooner they
@@ -63,6 +63,7 @@ void Engine::admit_waiters() {
     if (reserved_for_ != kNoClient && !waits_for_memory(*by_id_[index_of(reserved_for_)])) reserved_for_ = kNoClient;
     std::vector<Client*> waiters;
     for (Client* client : active_) {
+        if (client->profiled && waits_for_memory(*client)) refuse_if_impossible(*client);
         if (waits_for_memory(*client)) waiters.push_back(client);
     }
     if (waiters.empty()) return;
@@ -209,10 +210,9 @@ Duration Engine::stay_min(const Client& client) const {
 
 bool Engine::may_displace(const Client& waiter, const Client& resident) {
     const Duration stay = stay_min(resident);
-    if (resident.turn == Turn::kParked || resident.turn == Turn::kHoldingIdle) {  // idle: its rank says nothing, so its idleness must
+    if (resident.turn == Turn::kParked || resident.turn == Turn::kHoldingIdle) {  // idle for long: whatever its rank
         if (now_ - resident.idle_since >= stay) return true;
         look_again_at(resident.idle_since + stay);
-        return false;
     }
     if (!policy_->info.pages_by_rank || !ranks_before(waiter, resident)) return false;
     if (!policy_->info.time_sliced || policy_->urgent(waiter.facts, resident.facts)) return true;
@@ -253,7 +253,7 @@ std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector
 /// After a while the oldest waiter that nothing else helps gets a reservation that nobody may jump; one that stands its
 /// ground gets it at once.
 void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
-    if (reserved_for_ != kNoClient) return;
+    if (reserved_for_ != kNoClient || policy_->info.exclusive) return;
     std::vector<Client*> evictable;  // sooner or later: one on its way in counts, one on its way out is gone already
     for (Client* client : active_) {
         const bool in = client->residency == Residency::kResident || client->residency == Residency::kPagingIn;

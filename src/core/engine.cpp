@@ -9,7 +9,7 @@
 namespace salus {
 
 Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
-    : options_(options), policy_(&policy), fallback_(&fallback), capacity_(options.capacity), limit_(options.capacity) {}
+    : options_(options), policy_(&policy), fallback_(&fallback), capacity_(options.capacity), largest_capacity_(options.capacity), limit_(options.capacity) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -77,6 +77,7 @@ void Engine::fall_back(PolicyFault fault) {
                                                                        : "the policy gave a rank that is no number");
     SALUS_CHECK(policy_ != fallback_, "the fallback policy misbehaves");
     policy_ = fallback_;
+    reserved_for_ = kNoClient;
     ++statistics_.fallbacks;
     memory_changed_ = true;
     act(action::FallBack{fault});
@@ -128,15 +129,22 @@ void Engine::on(const event::Need& e) {
     if (!client) return;
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     if (client->stalled) return drop(e.client, ProtocolFault::kAlreadyStalled);
-    if (e.persistent + e.ephemeral > capacity_) {
+    if (e.persistent + e.ephemeral > largest_capacity_) {
         ++statistics_.denials;
-        return act(action::Deny{e.client, e.persistent + e.ephemeral, capacity_});
+        return act(action::Deny{e.client, e.persistent + e.ephemeral, largest_capacity_});
     }
     client->stalled = true;
     ++stalled_;
     client->needed_persistent = e.persistent;
     client->needed_ephemeral = e.ephemeral;
     memory_changed_ = true;
+}
+
+/// It goes on: because it was given room, or found some by itself.
+void Engine::unstall(Client& client) {
+    if (!client.stalled) return;
+    client.stalled = false;
+    --stalled_;
 }
 
 void Engine::on(const event::Observe& e) {
@@ -160,14 +168,15 @@ void Engine::on(const event::Want& e) {
         client->waits_since = now_;
         level_virtual_time(*client);
         became_ready(*client);
-        if (client->lane == kNoLane) memory_changed_ = true;
+        if (client->lane == kNoLane || stalled_ > 0) memory_changed_ = true;
     }
 }
 
 void Engine::on(const event::Boundary& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (!client->holds() || client->stalled) return drop(e.client, ProtocolFault::kNoGrant);
+    if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
+    unstall(*client);
     charge_time(*client);
     count_iterations(*client, e.iterations);
     give_back(*client);
@@ -179,7 +188,7 @@ void Engine::on(const event::Boundary& e) {
 void Engine::on(const event::Idle& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (client->stalled) return drop(e.client, ProtocolFault::kNoGrant);
+    unstall(*client);
     if (client->holds()) {
         charge_time(*client);
         count_iterations(*client, e.iterations);
@@ -250,7 +259,7 @@ void Engine::on(const event::Die& e) {
 
 void Engine::remove(Client& client) {
     const ClientId id = client.facts.id;
-    if (client.stalled) --stalled_;
+    unstall(client);
     if (!client.profiled) --unprofiled_;
     if (client.holds()) release_lane(client);
     client.turn = Turn::kParked;
@@ -296,12 +305,14 @@ void Engine::on(const event::Adjust& e) {
 void Engine::on(const event::SetPolicy& e) {
     SALUS_CHECK(e.policy, "a policy is given");
     policy_ = e.policy;
+    reserved_for_ = kNoClient;
     contend_everywhere();
     memory_changed_ = true;
 }
 
 void Engine::on(const event::SetCapacity& e) {
     capacity_ = e.capacity;
+    largest_capacity_ = std::max(largest_capacity_, capacity_);
     limit_ = std::max(capacity_, reserved());
     memory_changed_ = true;
 }

@@ -161,6 +161,7 @@ private:
 
     Client* known(ClientId id);          ///< nullptr (and a Drop) if there is none
     void drop(ClientId id, ProtocolFault fault);
+    void unstall(Client& client);
     void remove(Client& client);
     void settle();
     void check_safety() const;
@@ -246,6 +247,7 @@ private:
     const Policy* fallback_;
     Instant now_{};
     Bytes capacity_;
+    Bytes largest_capacity_;  ///< what the device has when nobody else uses it: what could ever fit
     Bytes limit_;  ///< capacity, or more while a fall of it is not worked off yet
     Bytes persistent_total_;
     Lanes lanes_;

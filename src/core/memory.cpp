@@ -110,9 +110,14 @@ void Engine::resize_lane(LaneId id, Bytes size) {
     }
 }
 
+// A running client uses no more of its lane than its T, so it can unmap the rest at once, boundary or not.
 void Engine::trim_lanes() {
     for (const Lane& lane : lanes_.all()) {
-        if (lane.has_members() && lane.size > lane.required()) resize_lane(lane.id, lane.required());
+        if (!lane.has_members()) continue;
+        Bytes least = lane.required();
+        const Client* holder = lane.holder == kNoClient ? nullptr : by_id_[index_of(lane.holder)].get();
+        if (holder && holder->stalled) least = std::max(least, holder->needed_ephemeral);
+        if (lane.size > least) resize_lane(lane.id, least);
     }
 }
 
@@ -160,9 +165,10 @@ bool Engine::may_evict(const Client& client) const {
     return options_.paging && client.pageable && client.residency == Residency::kResident && !client.stopped;
 }
 
-/// It holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
+/// It wants to go on, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
 bool Engine::stands_its_ground(const Client& client) const {
-    return client.on_device() && client.lane == kNoLane && !(options_.paging && client.pageable) && !client.refused;
+    const bool may_be_paged = options_.paging && client.pageable;
+    return client.on_device() && client.lane == kNoLane && !may_be_paged && (client.wants() || client.holds());
 }
 
 void Engine::page_out(Client& client) {
@@ -216,7 +222,7 @@ Bytes Engine::missing(const Client& client) const {
     const auto beyond = [](Bytes wanted, Bytes had) { return std::max(wanted - had, Bytes{}); };
     if (client.lane == kNoLane) return beyond(client.needed_persistent + client.needed_ephemeral, client.reserved);
     const Bytes charge = lanes_.find(client.lane)->charge;
-    return beyond(client.needed_persistent, client.reserved) + beyond(client.needed_ephemeral, charge);
+    return beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), client.reserved);
 }
 
 void Engine::serve_stalled() {
@@ -229,18 +235,15 @@ void Engine::serve_stalled() {
             amount = missing(*client);
         }
         if (amount > free()) return;  // the first in line is served first
-        client->stalled = false;
-        --stalled_;
+        unstall(*client);
         if (client->lane == kNoLane) {
             set_reserved(*client, client->reserved + amount);
             act(action::Room{client->facts.id, client->reserved});
             continue;
         }
-        if (client->needed_persistent > client->reserved) {
-            set_reserved(*client, client->needed_persistent);
-            client->facts.persistent = client->needed_persistent;
-            act(action::Room{client->facts.id, client->reserved});
-        }
+        set_reserved(*client, client->needed_persistent);
+        client->facts.persistent = client->needed_persistent;
+        act(action::Room{client->facts.id, client->reserved});
         Lane& lane = lanes_.at(client->lane);
         if (client->needed_ephemeral > lane.size) resize_lane(lane.id, client->needed_ephemeral);
         client->facts.ephemeral = std::max(client->facts.ephemeral, client->needed_ephemeral);
@@ -286,13 +289,13 @@ void Engine::deny_if_stuck() {
             continue;
         }
         if (client->holds() || client->residency == Residency::kPagingIn) return;
+        if (client->on_device() && (client->refused || client->dropped)) return;  // about to go
         if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
         if (client->lane != kNoLane && !client->mapped) return;
         if (client->wants()) ++others_want;
     }
     if (others_want == 0 && stalled_ < 2) return;
-    last->stalled = false;
-    --stalled_;
+    unstall(*last);
     ++statistics_.denials;
     act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, capacity_});
 }

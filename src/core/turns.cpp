@@ -43,7 +43,7 @@ void Engine::dispatch_exclusive() {
     Client* front = nullptr;
     for (Client* client : active_) {
         if (client->lane == kNoLane || client->stopped || client->refused || client->dropped) continue;
-        if (busy && !client->holds()) continue;
+        if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
     }
     if (busy) {  // several may still run from before this policy came
@@ -86,9 +86,12 @@ void Engine::grant(Lane& lane, Client& client) {
     }
 }
 
+/// A holder that is stopped or stalled uses nothing of the device but its memory.
 std::size_t Engine::running_lanes() const {
     return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
-        return lane.holder != kNoClient && !by_id_[index_of(lane.holder)]->stopped;
+        if (lane.holder == kNoClient) return false;
+        const Client& holder = *by_id_[index_of(lane.holder)];
+        return !holder.stopped && !holder.stalled;
     }));
 }
 
@@ -181,7 +184,6 @@ void Engine::release_lane(Client& client) {
 void Engine::give_back(Client& client) {
     const bool profiled_in_this_turn = profiling_ == client.facts.id;
     client.yield_asked = false;
-    client.facts.last_ran = now_;
     client.turn = Turn::kParked;
     release_lane(client);
     if (profiled_in_this_turn) end_profiling_turn(client);
@@ -211,6 +213,7 @@ void Engine::charge_time(Client& client) {
     const Duration held = now_ - client.charged_until;
     client.charged_until = now_;
     client.facts.attained += held;
+    client.facts.last_ran = now_;
     client.facts.virtual_time_s += held.seconds() / client.facts.weight;
     if (client.lane != kNoLane) client.facts.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
 }
@@ -273,6 +276,7 @@ bool Engine::may_profile_now(const Client& newcomer) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
     if (newcomer.residency == Residency::kAbsent && (entry_barred() || !may_enter(newcomer))) return false;
     if (newcomer.residency != Residency::kAbsent && newcomer.residency != Residency::kResident) return false;
+    if (stands_its_ground(newcomer)) return true;
     return std::all_of(active_.begin(), active_.end(), [&](const Client* other) {
         const bool competes = other->profiled && (other->wants() || (other->turn == Turn::kRunning && !other->stopped));
         return other == &newcomer || !competes || policy_->profiles_before(newcomer.facts, other->facts);

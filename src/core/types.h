@@ -37,7 +37,7 @@ struct ClientFacts {
 
     Duration attained;                   ///< time held on the device so far
     double virtual_time_s = 0;           ///< attained / weight, raised to the least contender's level when it joins anew
-    Instant last_ran{-1};                ///< end of its last turn; negative: has not run yet
+    Instant last_ran{-1};                ///< when it last ran, as far as it has been charged; negative: not yet
     std::uint64_t iterations_done = 0;
     std::uint64_t iterations_total = 0;  ///< 0: not known
     Duration iteration_time;             ///< mean so far, or as stated; 0: not known

@@ -84,6 +84,7 @@ void Simulation::send(const Event& event) {
         }
         note_memory();
         for (Observer* observer : observers_) observer->after_event(next, now_, actions, *this);
+        for (const auto& [id, outcome] : std::exchange(dying_, {})) kill(id, outcome);
     }
     outbox_.clear();
     delivering_ = false;
@@ -115,12 +116,7 @@ void Simulation::perform(const action::Grant& a) {
 void Simulation::perform(const action::Yield& a) {
     SimulatedClient& c = clients_[index_of(a.client)];
     c.asked_to_yield = true;
-    if (c.phase != Phase::kRunning) return;
-    update_rates();
-    const double iteration_ns = static_cast<double>(jobs_[index_of(a.client)].iteration_time.ns);
-    const double begun = std::ceil(c.work_ns / iteration_ns - 1e-6);
-    c.leg = std::min(c.leg, begun < 1 ? 1 : static_cast<std::uint64_t>(begun));
-    update_rates();
+    if (c.phase == Phase::kRunning) cut_leg(a.client);
 }
 
 void Simulation::perform(const action::Revoke& a) {
@@ -137,9 +133,9 @@ void Simulation::perform(const action::Room& a) {
     if (c.phase == Phase::kStalled && has_what_it_needs(c)) run_leg(a.client, Duration{});
 }
 
-void Simulation::perform(const action::Deny& a) { kill(a.client, Outcome::kDenied); }
+void Simulation::perform(const action::Deny& a) { dying_.emplace_back(a.client, Outcome::kDenied); }
 
-void Simulation::perform(const action::Refuse& a) { kill(a.client, Outcome::kRefused); }
+void Simulation::perform(const action::Refuse& a) { dying_.emplace_back(a.client, Outcome::kRefused); }
 
 void Simulation::perform(const action::AssignLane& a) {
     schedule_answer({.kind = Pending::Kind::kMapped, .client = a.client, .lane = a.lane, .size = a.size, .version = a.version},
@@ -195,14 +191,17 @@ void Simulation::happen(const Pending& pending) {
     SimulatedClient& c = clients_[index_of(pending.client)];
     if (c.phase == Phase::kGone) return;
     using Kind = Pending::Kind;
+    // It may use more of its lane than it has stated yet; then it answers at its boundary.
     const bool unmaps_in_use = pending.kind == Kind::kMapped && pending.lane == c.lane &&
-                               (c.phase == Phase::kRunning || c.phase == Phase::kStalled) &&
-                               pending.size < c.mapped_size(pending.lane);
+                               c.phase == Phase::kRunning && pending.size < c.ephemeral;
     const bool is_answer = pending.kind != Kind::kArrive && pending.kind != Kind::kWant;
-    const bool answers_wait = pending.kind == Kind::kMapped && !deferred_[index_of(pending.client)].empty();
-    if (is_answer && (c.stopped || unmaps_in_use || answers_wait)) {
-        deferred_[index_of(pending.client)].push_back(pending);
-        return;
+    std::vector<Pending>& deferred = deferred_[index_of(pending.client)];
+    if (pending.kind == Kind::kMapped) {  // what it was asked before about this lane no longer matters
+        std::erase_if(deferred, [&](const Pending& p) { return p.kind == Kind::kMapped && p.lane == pending.lane; });
+    }
+    if (is_answer && (c.stopped || unmaps_in_use)) {
+        if (unmaps_in_use) cut_leg(pending.client);
+        return deferred.push_back(pending);
     }
     switch (pending.kind) {
         case Kind::kArrive: return arrive(pending.client);
@@ -228,10 +227,7 @@ void Simulation::happen(const Pending& pending) {
 void Simulation::answer_deferred(ClientId id) {
     std::vector<Pending> answers;
     answers.swap(deferred_[index_of(id)]);
-    for (Pending answer : answers) {
-        answer.at = now_;
-        schedule(answer);
-    }
+    for (const Pending& answer : answers) happen(answer);
 }
 
 void Simulation::arrive(ClientId id) {
@@ -293,9 +289,10 @@ void Simulation::disturb(const Disturbance& d) {
         if (c.phase == Phase::kRunning) stop_running(d.client);
         return send(event::Stop{d.client});
     }
+    const bool was_running = c.phase == Phase::kRunning;
     send(event::Continue{d.client});
     answer_deferred(d.client);
-    if (c.phase == Phase::kRunning) {
+    if (was_running) {
         update_rates();
         c.segment_start = now_;
         runners_.push_back(d.client);
@@ -306,8 +303,8 @@ void Simulation::disturb(const Disturbance& d) {
 }
 
 void Simulation::kill(ClientId id, Outcome outcome) {
-    send(event::Die{id});
     finish(id, outcome);
+    send(event::Die{id});
 }
 
 void Simulation::finish(ClientId id, Outcome outcome) {
@@ -381,6 +378,15 @@ void Simulation::run_leg(ClientId id, Duration overhead) {
     update_rates();
 }
 
+/// It is to stop at the end of the iteration it is in.
+void Simulation::cut_leg(ClientId id) {
+    update_rates();
+    SimulatedClient& c = clients_[index_of(id)];
+    const double begun = std::ceil(c.work_ns / static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - 1e-6);
+    c.leg = std::min(c.leg, begun < 1 ? 1 : static_cast<std::uint64_t>(begun));
+    update_rates();
+}
+
 /// Brings everybody's work up to now, and their speed and finish in line with who runs.
 void Simulation::update_rates() {
     double demand = 0;
@@ -430,8 +436,8 @@ void Simulation::end_leg(ClientId id) {
     const std::uint64_t iterations = c.iterations - std::exchange(c.reported, c.iterations);
     if (c.iterations == job.iterations) {
         result_.jobs[index_of(id)].memory_time_gib_s = engine_.find(id)->facts.memory_time_gib_s;
-        send(event::Leave{id, iterations});
-        return finish(id, Outcome::kDone);
+        finish(id, Outcome::kDone);
+        return send(event::Leave{id, iterations});
     }
     answer_deferred(id);
     if (c.asked_to_yield || job.think.ns > 0) tell_demand(id);
@@ -446,7 +452,7 @@ void Simulation::end_leg(ClientId id) {
         c.asked_to_yield = c.has_grant = false;
         c.phase = Phase::kWaiting;
         send(event::Boundary{id, iterations});
-    } else {  // only to grow
+    } else {  // it only grows, or had something to answer
         c.reported -= iterations;
         c.phase = Phase::kWaiting;
         start_leg(id);

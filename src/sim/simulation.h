@@ -171,6 +171,7 @@ private:
     void finish(ClientId id, Outcome outcome);
     void start_leg(ClientId id);
     void run_leg(ClientId id, Duration overhead);
+    void cut_leg(ClientId id);
     void end_leg(ClientId id);
     void stop_running(ClientId id);
     void want(ClientId id);
@@ -199,6 +200,7 @@ private:
     std::vector<ClientId> last_in_lane_;
     std::vector<Event> outbox_;                    ///< events on their way to the engine, in order
     bool delivering_ = false;
+    std::vector<std::pair<ClientId, Outcome>> dying_;  ///< because of what the engine just said
     std::vector<Observer*> observers_;
     SimulationResult result_;
     Bytes static_now_;

@@ -1,0 +1,252 @@
+#include "core/trace.h"
+
+#include <charconv>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace salus {
+namespace {
+
+// Note [Fields]
+// Each kind of event and action is described once, by a name and the tuple of its fields. Writing and reading are both
+// made from that, so they cannot disagree.
+
+template <typename T, typename Member>
+struct Field {
+    std::string_view name;
+    Member T::*member;
+};
+template <typename T, typename Member>
+Field(const char*, Member T::*) -> Field<T, Member>;
+
+template <typename T>
+struct Schema;
+
+#define SALUS_SCHEMA(type, word, ...)                             \
+    template <>                                                   \
+    struct Schema<type> {                                         \
+        using Self = type;                                        \
+        static constexpr std::string_view name = word;            \
+        static constexpr auto fields = std::tuple(__VA_ARGS__);   \
+    };
+#define SALUS_FIELD(member) Field(#member, &Self::member)
+
+SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
+             SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
+             SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy))
+SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy))
+SALUS_SCHEMA(event::Need, "need", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral))
+SALUS_SCHEMA(event::Observe, "observe", SALUS_FIELD(client), SALUS_FIELD(persistent))
+SALUS_SCHEMA(event::Want, "want", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Boundary, "boundary", SALUS_FIELD(client), SALUS_FIELD(iterations))
+SALUS_SCHEMA(event::Idle, "idle", SALUS_FIELD(client), SALUS_FIELD(iterations))
+SALUS_SCHEMA(event::Acknowledge, "acknowledge", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(version))
+SALUS_SCHEMA(event::PagedOut, "paged-out", SALUS_FIELD(client))
+SALUS_SCHEMA(event::PagedIn, "paged-in", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Leave, "leave", SALUS_FIELD(client), SALUS_FIELD(iterations))
+SALUS_SCHEMA(event::Die, "die", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Stop, "stop", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight), SALUS_FIELD(iterations_total))
+SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
+SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
+SALUS_SCHEMA(event::Timer, "timer")
+
+SALUS_SCHEMA(action::Admit, "admit", SALUS_FIELD(client), SALUS_FIELD(lane))
+SALUS_SCHEMA(action::Refuse, "refuse", SALUS_FIELD(client), SALUS_FIELD(need), SALUS_FIELD(capacity))
+SALUS_SCHEMA(action::AssignLane, "assign-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size), SALUS_FIELD(version))
+SALUS_SCHEMA(action::ResizeLane, "resize-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size), SALUS_FIELD(version))
+SALUS_SCHEMA(action::CloseLane, "close-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(version))
+SALUS_SCHEMA(action::Grant, "grant", SALUS_FIELD(client), SALUS_FIELD(lane))
+SALUS_SCHEMA(action::Yield, "yield", SALUS_FIELD(client))
+SALUS_SCHEMA(action::Revoke, "revoke", SALUS_FIELD(client))
+SALUS_SCHEMA(action::Room, "room", SALUS_FIELD(client), SALUS_FIELD(persistent))
+SALUS_SCHEMA(action::Deny, "deny", SALUS_FIELD(client), SALUS_FIELD(need), SALUS_FIELD(capacity))
+SALUS_SCHEMA(action::PageOut, "page-out", SALUS_FIELD(client), SALUS_FIELD(persistent))
+SALUS_SCHEMA(action::PageIn, "page-in", SALUS_FIELD(client), SALUS_FIELD(persistent))
+SALUS_SCHEMA(action::Wait, "wait", SALUS_FIELD(client), SALUS_FIELD(reason), SALUS_FIELD(behind))
+SALUS_SCHEMA(action::FallBack, "fall-back", SALUS_FIELD(fault))
+SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
+
+SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging), SALUS_FIELD(min_turn),
+             SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every), SALUS_FIELD(reserve_after),
+             SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations))
+
+// ----------------------------------------------------------------------------------------------------------- writing
+
+template <typename N>
+std::string number_text(N number) {
+    char text[40];
+    const auto [end, error] = std::to_chars(text, text + sizeof text, number);
+    return std::string(text, end);
+}
+
+template <typename V>
+std::string value_text(const V& value) {
+    if constexpr (std::is_same_v<V, ClientId> || std::is_same_v<V, LaneId>) {
+        return value == V{0xffffffffu} ? "-" : number_text(static_cast<std::uint32_t>(value));
+    } else if constexpr (std::is_same_v<V, UserId>) {
+        return number_text(static_cast<std::uint32_t>(value));
+    } else if constexpr (std::is_enum_v<V>) {
+        return std::string(name_of(value));
+    } else if constexpr (std::is_same_v<V, Bytes>) {
+        return number_text(value.count);
+    } else if constexpr (std::is_same_v<V, Duration>) {
+        return number_text(value.ns);
+    } else if constexpr (std::is_same_v<V, const Policy*>) {
+        return std::string(value->info.name);
+    } else if constexpr (std::is_same_v<V, bool>) {
+        return value ? "1" : "0";
+    } else {
+        return number_text(value);
+    }
+}
+
+template <typename T>
+void write_fields(std::string& out, const T& object) {
+    std::apply([&](const auto&... field) { ((out += ' ', out += field.name, out += '=', out += value_text(object.*field.member)), ...); },
+               Schema<T>::fields);
+}
+
+// ----------------------------------------------------------------------------------------------------------- reading
+
+using Words = std::vector<std::string_view>;
+
+std::optional<std::string_view> value_of(const Words& words, std::string_view name) {
+    for (std::string_view word : words) {
+        if (word.size() > name.size() && word.substr(0, name.size()) == name && word[name.size()] == '=') {
+            return word.substr(name.size() + 1);
+        }
+    }
+    return std::nullopt;
+}
+
+template <typename V>
+bool read_value(std::string_view text, V& value, PolicyFinder find_policy) {
+    if constexpr (std::is_same_v<V, const Policy*>) {
+        value = find_policy(text);
+        return value != nullptr;
+    } else if constexpr (std::is_floating_point_v<V>) {
+        const auto number = parse_number(text);
+        if (number) value = *number;
+        return number.has_value();
+    } else {
+        if (text == "-" && std::is_enum_v<V>) text = "4294967295";
+        const auto number = parse_integer(text);
+        if (!number) return false;
+        if constexpr (std::is_same_v<V, Bytes>) value.count = *number;
+        else if constexpr (std::is_same_v<V, Duration>) value.ns = *number;
+        else value = static_cast<V>(*number);
+        return true;
+    }
+}
+
+/// The name of the first field that is missing or unreadable; empty if all is well.
+template <typename T>
+std::string_view read_fields(const Words& words, T& object, PolicyFinder find_policy) {
+    std::string_view bad;
+    const auto read = [&](const auto& field) {
+        const auto text = value_of(words, field.name);
+        if (bad.empty() && (!text || !read_value(*text, object.*field.member, find_policy))) bad = field.name;
+    };
+    std::apply([&](const auto&... field) { (read(field), ...); }, Schema<T>::fields);
+    return bad;
+}
+
+template <std::size_t I = 0>
+Result<Event> read_event(const Words& words, PolicyFinder find_policy) {
+    if constexpr (I == std::variant_size_v<Event>) {
+        return Error{"unknown event '" + std::string(words[1]) + "'"};
+    } else {
+        using T = std::variant_alternative_t<I, Event>;
+        if (words[1] != Schema<T>::name) return read_event<I + 1>(words, find_policy);
+        T event{};
+        const std::string_view bad = read_fields(words, event, find_policy);
+        if (!bad.empty()) return Error{"missing or bad field '" + std::string(bad) + "'"};
+        return Event(event);
+    }
+}
+
+}  // namespace
+
+std::string format_header(const EngineOptions& options, std::string_view policy) {
+    std::string out = "salus-trace 1 policy=" + std::string(policy);
+    write_fields(out, options);
+    return out;
+}
+
+std::string format_event(const Event& event, Instant at) {
+    std::string out = "@" + number_text(at.ns) + " ";
+    std::visit(
+        [&]<typename T>(const T& e) {
+            out += Schema<T>::name;
+            write_fields(out, e);
+        },
+        event);
+    return out;
+}
+
+std::string format_action(const Action& action) {
+    std::string out = "  ";
+    std::visit(
+        [&]<typename T>(const T& a) {
+            out += Schema<T>::name;
+            write_fields(out, a);
+        },
+        action);
+    return out;
+}
+
+Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback) {
+    std::size_t line_number = 0;
+    const auto error = [&](const std::string& what) { return Error{"line " + std::to_string(line_number) + ": " + what}; };
+    std::optional<Engine> engine;
+    std::vector<std::string> expected;  // actions that the engine took and the trace has not shown yet
+    std::size_t shown = 0;
+    Instant last{};
+    Replay replay;
+    for (std::string_view line : split(text, '\n')) {
+        ++line_number;
+        if (trim(line).empty()) continue;
+        const Words words = split(trim(line), ' ');
+        if (!engine) {
+            EngineOptions options;
+            const auto policy_name = value_of(words, "policy");
+            if (words.size() < 2 || words[0] != "salus-trace" || words[1] != "1" || !policy_name) return error("not a salus trace");
+            const Policy* policy = find_policy(*policy_name);
+            if (!policy) return error("unknown policy '" + std::string(*policy_name) + "'");
+            const std::string_view bad = read_fields(words, options, find_policy);
+            if (!bad.empty()) return error("missing or bad option '" + std::string(bad) + "'");
+            engine.emplace(options, *policy, fallback);
+            continue;
+        }
+        if (line.front() == ' ') {
+            if (shown == expected.size()) return error("the engine does not do this now: " + std::string(trim(line)));
+            if (trim(expected[shown]) != trim(line)) return error("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
+            ++shown;
+            ++replay.actions;
+            continue;
+        }
+        if (shown != expected.size()) return error("before this the engine now also does '" + std::string(trim(expected[shown])) + "'");
+        const auto at = line.front() == '@' && words.size() > 1 ? parse_integer(words[0].substr(1)) : std::nullopt;
+        if (!at || Instant{*at} < last) return error("an event starts with '@' and a time that does not go back");
+        Result<Event> event = read_event(words, find_policy);
+        if (!event) return error(event.error());
+        last = Instant{*at};
+        expected.clear();
+        shown = 0;
+        for (const Action& action : engine->handle(event.value(), last)) expected.push_back(format_action(action));
+        ++replay.events;
+    }
+    ++line_number;
+    if (!engine) return error("not a salus trace");
+    if (shown != expected.size()) return error("the trace ends before '" + std::string(trim(expected[shown])) + "'");
+    return replay;
+}
+
+}  // namespace salus

@@ -1,0 +1,33 @@
+// Events and actions as lines of text: what a trace on disk holds, what a golden test compares, what a replay reads.
+//
+//   salus-trace 1 policy=srtf capacity=17179869184 lanes_max=0 ...      the engine's options
+//   @1500000 want client=3                                              an event at 1.5 ms
+//     grant client=3 lane=0                                             what the engine made of it
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "core/engine.h"
+#include "core/types.h"
+
+namespace salus {
+
+std::string format_header(const EngineOptions& options, std::string_view policy);
+std::string format_event(const Event& event, Instant at);
+std::string format_action(const Action& action);
+
+/// How to find a policy of that name; nullptr if there is none.
+using PolicyFinder = const Policy* (*)(std::string_view name);
+
+struct Replay {
+    std::size_t events = 0;
+    std::size_t actions = 0;
+};
+
+/// Runs the events of a trace through a new engine. An error, with the line, if the text is no trace or if the engine now
+/// decides otherwise than it did.
+Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback);
+
+}  // namespace salus

@@ -1,0 +1,198 @@
+#include "sim/checkers.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+
+namespace salus::sim {
+namespace {
+
+using Phase = SimulatedClient::Phase;
+
+bool in_iteration(const SimulatedClient& c) { return c.phase == Phase::kRunning || c.phase == Phase::kStalled; }
+
+bool anybody_stopped(const Simulation& s) {
+    return std::any_of(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
+}
+
+bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && s.jobs()[i].pageable; }
+
+}  // namespace
+
+void Checkers::after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation& s) {
+    check_memory(s);
+    check_lanes(s);
+    check_iterations(s);
+    check_denials(actions, s);
+    check_work_conservation(s);
+    check_progress(event, s);
+}
+
+// Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
+// left behind.
+void Checkers::check_memory(const Simulation& s) const {
+    const Engine& engine = s.engine();
+    Bytes used;
+    Bytes excused = std::max(engine.reserved() - engine.capacity(), Bytes{});
+    std::map<LaneId, Bytes> lanes;
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+        for (const auto& m : c.mapped) lanes[m.lane] = std::max(lanes[m.lane], m.size);
+        if (!c.persistent_on_device) continue;
+        const Bytes persistent = std::min(c.persistent, c.room);
+        used += persistent;
+        const bool profiling = c.has_grant && c.lane == kNoLane;
+        if (profiling && c.phase == Phase::kRunning) used += c.ephemeral;
+        const Client* client = engine.find(ClientId(i));
+        SALUS_CHECK(client, "a client that is there is known");
+        if (persistent > client->reserved) excused += persistent - client->reserved;
+    }
+    for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
+    for (const auto& [lane, size] : lanes) used += size;
+    SALUS_CHECK(used <= engine.capacity() + excused, "memory in use exceeds the capacity");
+}
+
+void Checkers::check_lanes(const Simulation& s) const {
+    std::set<LaneId> held;
+    std::map<LaneId, UserId> user_of;
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        if (c.phase == Phase::kGone) continue;
+        for (const auto& m : c.mapped) {
+            const auto [found, is_new] = user_of.emplace(m.lane, s.jobs()[i].user);
+            SALUS_CHECK(found->second == s.jobs()[i].user, "clients of different users share a lane");
+        }
+        if (!c.has_grant || c.lane == kNoLane) continue;
+        SALUS_CHECK(held.insert(c.lane).second, "two clients hold one lane");
+        SALUS_CHECK(c.phase != Phase::kRunning || c.ephemeral <= c.mapped_size(c.lane), "a client runs beyond its lane");
+        SALUS_CHECK(!in_iteration(c) || c.persistent_on_device, "a client runs while it is paged out");
+    }
+    for (const Lane& lane : s.engine().lanes().all()) {
+        SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
+    }
+    const unsigned lanes_max = s.options().engine.lanes_max;
+    const auto running = std::count_if(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) {
+        return c.phase == Phase::kRunning && !c.stopped && c.lane != kNoLane;
+    });
+    // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
+    const bool excused = std::any_of(s.options().disturbances.begin(), s.options().disturbances.end(),
+                                     [](const Disturbance& d) { return d.kind == Disturbance::Kind::kStop; }) ||
+                         std::any_of(s.jobs().begin(), s.jobs().end(),
+                                     [](const Job& job) { return !job.growth.empty() || job.stated_share < 1.0; });
+    SALUS_CHECK(lanes_max == 0 || excused || running <= static_cast<std::ptrdiff_t>(lanes_max), "more lanes run than allowed");
+}
+
+void Checkers::check_iterations(const Simulation& s) const {
+    for (const Client* client : s.engine().clients()) {
+        const SimulatedClient& c = s.client(client->facts.id);
+        SALUS_CHECK(c.phase == Phase::kGone || client->facts.iterations_done <= c.reported, "an iteration was counted twice");
+        SALUS_CHECK(c.iterations <= s.jobs()[index_of(client->facts.id)].iterations, "an iteration was run twice");
+    }
+}
+
+// A client is denied only what could never be had: more than the device has, or what clients that cannot be paged, or that
+// are in the same plight, hold.
+void Checkers::check_denials(std::span<const Action> actions, const Simulation& s) const {
+    for (const Action& action : actions) {
+        if (const auto* refuse = std::get_if<action::Refuse>(&action)) {
+            SALUS_CHECK(refuse->need > refuse->capacity, "refused although it fits alone");
+        }
+        const auto* deny = std::get_if<action::Deny>(&action);
+        if (!deny || deny->need > deny->capacity) continue;
+        bool excused = false;
+        for (std::size_t i = 0; i < s.clients().size(); ++i) {
+            const SimulatedClient& c = s.clients()[i];
+            if (ClientId(i) == deny->client || c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+            excused = excused || c.stopped || c.phase == Phase::kStalled || (c.persistent_on_device && !can_page(s, i));
+        }
+        SALUS_CHECK(excused, "denied although the others could have made room");
+    }
+}
+
+// While any admitted client wants to run and its lane is free, it runs. Lanes are held back only for a profiling turn.
+void Checkers::check_work_conservation(const Simulation& s) const {
+    const Engine& engine = s.engine();
+    if (engine.policy().info.exclusive || engine.profiling() != kNoClient) return;
+    std::set<LaneId> held;
+    std::size_t running = 0;
+    for (const SimulatedClient& c : s.clients()) {
+        if (c.phase == Phase::kGone || !(c.has_grant || c.revoking)) continue;
+        held.insert(c.lane);
+        if (!c.stopped) ++running;
+    }
+    const unsigned lanes_max = s.options().engine.lanes_max;
+    if (lanes_max > 0 && running >= lanes_max) return;
+    for (const Client* client : engine.clients()) {
+        const SimulatedClient& c = s.client(client->facts.id);
+        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane || client->residency != Residency::kResident) continue;
+        if (held.contains(client->lane) || !client->mapped || client->turn != Turn::kReady) continue;
+        SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
+    }
+}
+
+void Checkers::check_progress(const Event& event, const Simulation& s) {
+    const Engine& engine = s.engine();
+    waits_.resize(s.clients().size());
+    std::uint64_t iterations = 0;
+    Duration round;  // everybody runs one iteration, at the speed of all at once
+    std::int64_t present = 0;
+    Bytes largest;
+    bool all_pageable = s.options().engine.paging;
+    bool anybody_wants = false;
+    bool anybody_runs = false;
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        iterations += c.iterations;
+        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+        ++present;
+        round += s.jobs()[i].iteration_time + s.options().switch_cost;
+        largest = std::max(largest, c.persistent);
+        all_pageable = all_pageable && s.jobs()[i].pageable;
+        anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
+        anybody_runs = anybody_runs || (c.phase == Phase::kRunning && !c.stopped);
+    }
+    round = round * (present + 1);
+    const bool disturbed = anybody_stopped(s) || std::holds_alternative<event::SetPolicy>(event) ||
+                           std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event) ||
+                           engine.capacity() < s.options().engine.capacity;
+    if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || disturbed) last_progress_ = s.now();
+    iterations_seen_ = iterations;
+    const Duration answers = s.options().answer_delay_max * 40;
+    SALUS_CHECK(s.now() - last_progress_ <= seconds(60) + round * 4 + answers, "somebody wants to run, and nobody does");
+
+    // Under a policy that claims it, nobody starves: in its lane one waits for some rounds of turns; outside, where all can
+    // be paged, for some rounds of stays as well.
+    const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s / engine.options().page_share_max);
+    const Duration least_turns = engine.options().min_turn * present;
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        const bool waits = c.phase == Phase::kWaiting && !c.has_grant;
+        const Client* client = engine.find(ClientId(i));
+        if (!waits || disturbed || !client || client->refused) {
+            waits_[i] = {};
+            continue;
+        }
+        if (waits_[i].since == kNever) waits_[i].since = s.now();
+        if (!engine.policy().info.starvation_free) continue;
+        if (client->lane == kNoLane && !all_pageable) {
+            waits_[i].since = s.now();
+            continue;
+        }
+        waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + (stay + answers) * (present * 2));
+        SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
+    }
+}
+
+void Checkers::check_end(const Simulation& s, const SimulationResult& result) {
+    SALUS_CHECK(result.finished, "not everybody finished");
+    for (std::size_t i = 0; i < result.jobs.size(); ++i) {
+        const JobResult& job = result.jobs[i];
+        SALUS_CHECK(job.outcome != Outcome::kDone || job.iterations == s.jobs()[i].iterations, "an iteration was lost");
+    }
+    SALUS_CHECK(s.engine().clients().empty() && s.engine().reserved() == Bytes{}, "something is left when all are gone");
+}
+
+}  // namespace salus::sim

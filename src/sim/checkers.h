@@ -1,0 +1,37 @@
+// Independent checkers: what must hold after every event, worked out from what clients really have and do.
+//
+// They believe the engine only where it speaks of intentions (its policy, its reservations for debts); memory, grants and
+// iterations are counted on the clients' side. A violation is a failed check.
+#pragma once
+
+#include <vector>
+
+#include "sim/simulation.h"
+
+namespace salus::sim {
+
+class Checkers : public Observer {
+public:
+    void after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& simulation) override;
+
+    /// Once the run is over: everybody came to an end that is justified.
+    static void check_end(const Simulation& simulation, const SimulationResult& result);
+
+private:
+    void check_memory(const Simulation& s) const;
+    void check_lanes(const Simulation& s) const;
+    void check_iterations(const Simulation& s) const;
+    void check_denials(std::span<const Action> actions, const Simulation& s) const;
+    void check_work_conservation(const Simulation& s) const;
+    void check_progress(const Event& event, const Simulation& s);
+
+    struct Wait {
+        Instant since = kNever;  ///< of wanting to run, or of the last disturbance that explains waiting
+        Duration bound;          ///< the largest in that time: those it waited for may have left
+    };
+    std::vector<Wait> waits_;
+    std::uint64_t iterations_seen_ = 0;
+    Instant last_progress_{};
+};
+
+}  // namespace salus::sim

@@ -1,0 +1,301 @@
+#include "sim/job_file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace salus::sim {
+namespace {
+
+// Caps that no real job comes near, so that sums of a few such figures still fit 64 bits.
+constexpr double kSecondsMax = 1e9;
+constexpr double kMillisecondsMax = kSecondsMax * 1e3;
+constexpr double kMebibytesMax = 1e9;
+constexpr double kIterationsMax = 1e12;
+constexpr Duration kServiceMax = seconds(1'000'000'000);
+
+struct Field {
+    std::string_view text;
+    double number = 0;  ///< where the column has a range
+
+    /// A double has 53 bits, and two weeks in nanoseconds need 50: through one, long times would not come back as written.
+    Duration in(Duration unit) const {
+        const std::string_view digits = trim(text);
+        long double exact = 0;
+        std::from_chars(digits.data(), digits.data() + digits.size(), exact);
+        return {std::llround(exact * static_cast<long double>(unit.ns))};
+    }
+};
+
+/// What a number must be.
+struct Range {
+    double low;
+    double high;
+    bool whole = false;
+    bool above_low = false;  ///< `low` itself is out
+};
+constexpr Range whole(double low, double high) { return {.low = low, .high = high, .whole = true}; }
+
+std::string format_exactly(Duration time, Duration unit) {
+    std::string fraction = fmt::format("{}", unit.ns + time.ns % unit.ns).substr(1);  // the leading 1 keeps its zeros
+    fraction.erase(fraction.find_last_not_of('0') + 1);
+    return fmt::format("{}{}{}", time.ns / unit.ns, fraction.empty() ? "" : ".", fraction);
+}
+
+bool has_control_character(std::string_view text) {
+    return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+std::string format_name(std::string_view name) {
+    SALUS_CHECK(!trim(name).empty() && !has_control_character(name), "this name cannot be written to a job file");
+    // A bare '#' would make the row a comment, and blanks at the ends of a bare field mean nothing.
+    if (name.find_first_of(",\"") == std::string_view::npos && name[0] != '#' && trim(name) == name) return std::string(name);
+    std::string quoted = "\"";
+    for (char c : name) quoted.append(c == '"' ? 2 : 1, c);
+    return quoted + '"';
+}
+
+struct Column {
+    std::string_view name;
+    bool required;
+    std::optional<Range> range;  ///< none: not a number
+    void (*set)(Job&, const Field&);
+    std::string (*format)(const Job&);
+};
+
+constexpr Duration kSecond = seconds(1);
+constexpr Duration kMillisecond = milliseconds(1);
+
+// An iteration takes at least a nanosecond, the clock's tick. Weights are bounded because service is divided by them.
+constexpr auto kColumns = std::to_array<Column>({
+    {"name", true, {},
+     [](Job& job, const Field& field) { job.name = field.text; },
+     [](const Job& job) { return format_name(job.name); }},
+    {"arrival_s", true, Range{0, kSecondsMax},
+     [](Job& job, const Field& field) { job.arrival = field.in(kSecond); },
+     [](const Job& job) { return format_exactly(job.arrival, kSecond); }},
+    {"iterations", true, whole(1, kIterationsMax),
+     [](Job& job, const Field& field) { job.iterations = static_cast<std::uint64_t>(field.number); },
+     [](const Job& job) { return fmt::format("{}", job.iterations); }},
+    {"iteration_ms", true, Range{1e-6, kMillisecondsMax},
+     [](Job& job, const Field& field) { job.iteration_time = field.in(kMillisecond); },
+     [](const Job& job) { return format_exactly(job.iteration_time, kMillisecond); }},
+    {"persistent_mib", true, Range{0, kMebibytesMax},
+     [](Job& job, const Field& field) { job.persistent = mebibytes_of(field.number); },
+     [](const Job& job) { return fmt::format("{}", job.persistent.mib()); }},
+    {"ephemeral_mib", true, Range{0, kMebibytesMax},
+     [](Job& job, const Field& field) { job.ephemeral = mebibytes_of(field.number); },
+     [](const Job& job) { return fmt::format("{}", job.ephemeral.mib()); }},
+    {"priority", false, whole(-1000, 1000),
+     [](Job& job, const Field& field) { job.priority = static_cast<int>(field.number); },
+     [](const Job& job) { return fmt::format("{}", job.priority); }},
+    {"weight", false, Range{1e-6, 1e6},
+     [](Job& job, const Field& field) { job.weight = field.number; },
+     [](const Job& job) { return fmt::format("{}", job.weight); }},
+    {"user", false, whole(0, 4294967295.0),
+     [](Job& job, const Field& field) { job.user = UserId{static_cast<std::uint32_t>(field.number)}; },
+     [](const Job& job) { return fmt::format("{}", static_cast<std::uint32_t>(job.user)); }},
+    {"think_ms", false, Range{0, kMillisecondsMax},
+     [](Job& job, const Field& field) { job.think = field.in(kMillisecond); },
+     [](const Job& job) { return format_exactly(job.think, kMillisecond); }},
+    {"startup_s", false, Range{0, kSecondsMax},
+     [](Job& job, const Field& field) { job.startup = field.in(kSecond); },
+     [](const Job& job) { return format_exactly(job.startup, kSecond); }},
+    {"occupancy", false, Range{.low = 0, .high = 1, .above_low = true},
+     [](Job& job, const Field& field) { job.occupancy = field.number; },
+     [](const Job& job) { return fmt::format("{}", job.occupancy); }},
+});
+
+constexpr auto kNames = [] {
+    std::array<std::string_view, kColumns.size()> names;
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = kColumns[i].name;
+    return names;
+}();
+
+const Column* find_column(std::string_view name) {
+    const auto found = std::find(kNames.begin(), kNames.end(), name);
+    return found == kNames.end() ? nullptr : &kColumns[static_cast<std::size_t>(found - kNames.begin())];
+}
+
+/// As it may be printed: what was found in a file can be long, and is not to move the cursor or begin a second line.
+std::string shown(std::string_view text) {
+    constexpr std::size_t kShownMax = 40;
+    std::size_t end = std::min(text.size(), kShownMax);
+    while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // within UTF-8
+    std::string out(text.substr(0, end));
+    std::replace_if(out.begin(), out.end(), [](char c) { return has_control_character({&c, 1}); }, '?');
+    return end < text.size() ? out + "..." : out;
+}
+
+/// What is wrong with a name; empty: nothing.
+std::string fault_of_text(std::string_view text) {
+    if (trim(text).empty()) return "the field is empty";
+    if (has_control_character(text)) return fmt::format("'{}' has a control character", shown(text));
+    return {};
+}
+
+/// The same for what is to be a number.
+std::string fault_of_number(std::string_view text, std::optional<double> number, const Range& range) {
+    if (!number) return fmt::format("'{}' is not a number", shown(text));
+    if (range.whole && std::floor(*number) != *number) return fmt::format("'{}' is not a whole number", shown(text));
+    if (*number >= range.low && *number <= range.high && !(range.above_low && *number == range.low)) return {};
+    if (range.above_low) return fmt::format("'{}' is not above {} and at most {}", shown(text), range.low, range.high);
+    return fmt::format("'{}' is not between {} and {}", shown(text), range.low, range.high);
+}
+
+std::string set_field(Job& job, const Column& column, std::string_view text) {
+    if (!column.required && trim(text).empty()) return {};
+    const std::optional<double> number = parse_number(text);
+    std::string fault = column.range ? fault_of_number(text, number, *column.range) : fault_of_text(text);
+    if (fault.empty()) column.set(job, {text, number.value_or(0)});
+    return fault;
+}
+
+/// Appends the fields of `line`; says what is wrong with the one after the last, or nothing.
+std::string split_fields(std::string_view line, std::vector<std::string>& fields) {
+    for (;;) {
+        const auto start = std::min(line.find_first_not_of(" \t"), line.size());
+        std::string field;
+        if (start < line.size() && line[start] == '"') {
+            line.remove_prefix(start + 1);
+            for (;;) {
+                const auto quote = line.find('"');
+                if (quote == std::string_view::npos) return "the quote is not closed on this line";
+                field += line.substr(0, quote);
+                line.remove_prefix(quote + 1);
+                if (!line.starts_with('"')) break;
+                field += '"';
+                line.remove_prefix(1);
+            }
+            if (!trim(line.substr(0, line.find(','))).empty()) return "there is text after the closing quote";
+        } else {
+            field = trim(line.substr(0, line.find(',')));
+        }
+        fields.push_back(std::move(field));
+        const auto comma = line.find(',');
+        if (comma == std::string_view::npos) return {};
+        line.remove_prefix(comma + 1);
+    }
+}
+
+/// Reads line by line. Each step returns what is wrong, or nothing; after an error there is no next step.
+class Parser {
+public:
+    explicit Parser(std::string_view file_name) : file_name_(file_name) {}
+
+    std::optional<Error> line(std::string_view text) {
+        ++line_;
+        if (text.ends_with('\r')) text.remove_suffix(1);
+        if (trim(text).empty() || text.starts_with('#')) return std::nullopt;
+        std::vector<std::string> fields;
+        if (const std::string fault = split_fields(text, fields); !fault.empty()) return at_column(fields.size(), fault);
+        return header_.empty() ? header(fields) : row(fields);
+    }
+
+    Result<std::vector<Job>> finish() && {
+        line_ = header_line_;
+        if (header_.empty()) return at_line("there is no header: the file is empty");
+        if (jobs_.empty()) return at_line("no job follows the header");
+        return std::move(jobs_);
+    }
+
+private:
+    std::optional<Error> header(std::span<const std::string> fields) {
+        header_line_ = line_;
+        for (const std::string& name : fields) {
+            const std::size_t index = header_.size();
+            const Column* column = find_column(name);
+            if (!column) return at_column(index, shown(name), unknown(shown(name)));
+            if (const auto earlier = position(column)) {
+                return at_column(index, name, fmt::format("it is column {} already", *earlier + 1));
+            }
+            header_.push_back(column);
+        }
+        std::vector<std::string_view> missing;
+        for (const Column& column : kColumns) {
+            if (column.required && !position(&column)) missing.push_back(column.name);
+        }
+        if (missing.empty()) return std::nullopt;
+        return at_line(fmt::format("the header lacks {}", fmt::join(missing, ", ")));
+    }
+
+    static std::string unknown(std::string_view name) {
+        if (name.empty()) return "it has no name";
+        if (const auto nearest = nearest_name(name, kNames)) return fmt::format("no such column; did you mean {}?", *nearest);
+        return fmt::format("no such column; there are {}", fmt::join(kNames, ", "));
+    }
+
+    std::optional<Error> row(std::span<const std::string> fields) {
+        if (fields.size() != header_.size()) {
+            return at_column(std::min(fields.size(), header_.size()),
+                             fmt::format("{} fields expected, {} found", header_.size(), fields.size()));
+        }
+        Job job;
+        for (std::size_t i = 0; i < fields.size(); ++i) {
+            if (const std::string fault = set_field(job, *header_[i], fields[i]); !fault.empty()) return at_column(i, fault);
+        }
+        for (const auto& [time, name] : {std::pair{job.iteration_time, "iteration_ms"}, std::pair{job.think, "think_ms"}}) {
+            if (time.ns == 0 || job.iterations <= static_cast<std::uint64_t>(kServiceMax.ns / time.ns)) continue;
+            return at_column(*position(find_column(name)),
+                             fmt::format("over {} iterations this is more than {} s", job.iterations, kSecondsMax));
+        }
+        jobs_.push_back(std::move(job));
+        return std::nullopt;
+    }
+
+    std::optional<std::size_t> position(const Column* column) const {
+        const auto found = std::find(header_.begin(), header_.end(), column);
+        if (found == header_.end()) return std::nullopt;
+        return static_cast<std::size_t>(found - header_.begin());
+    }
+
+    Error at_line(std::string_view what) const { return {fmt::format("{}:{}: {}", file_name_, line_, what)}; }
+    Error at_column(std::size_t index, std::string_view name, std::string_view what) const {
+        return at_line(fmt::format("column {}{}: {}", index + 1, name.empty() ? "" : fmt::format(" ({})", name), what));
+    }
+    Error at_column(std::size_t index, std::string_view what) const {
+        return at_column(index, index < header_.size() ? header_[index]->name : "", what);
+    }
+
+    std::string_view file_name_;
+    std::size_t line_ = 0;
+    std::size_t header_line_ = 1;
+    std::vector<const Column*> header_;
+    std::vector<Job> jobs_;
+};
+
+}  // namespace
+
+Result<std::vector<Job>> parse_job_file(std::string_view text, std::string_view file_name) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    Parser parser(file_name);
+    for (std::string_view line : split(text, '\n')) {
+        if (auto error = parser.line(line)) return *std::move(error);
+    }
+    return std::move(parser).finish();
+}
+
+std::string format_job_file(std::span<const Job> jobs) {
+    std::string out = fmt::format("{}\n", fmt::join(kNames, ","));
+    for (const Job& job : jobs) {
+        for (const Column& column : kColumns) {
+            out += column.format(job);
+            out += &column == &kColumns.back() ? '\n' : ',';
+        }
+    }
+    return out;
+}
+
+}  // namespace salus::sim

@@ -1,0 +1,37 @@
+// The swarm: random systems with random faults, one a seed, with the checkers on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/policy.h"
+#include "sim/job.h"
+#include "sim/simulation.h"
+
+namespace salus::sim {
+
+/// Everything that a seed determines.
+struct Scenario {
+    std::vector<Job> jobs;
+    SimulationOptions options;
+    const Policy* policy = nullptr;
+};
+
+Scenario draw_scenario(std::uint64_t seed);
+
+/// Deliberately broken policies. The swarm must catch each of them.
+std::span<const Policy* const> all_canaries();
+
+struct SwarmResult {
+    std::optional<std::string> failure;
+    SimulationResult run;
+};
+
+/// Runs one seed; with a canary, under that policy from start to end. The first failed check ends the run.
+/// REQUIRES: the check handler is throw_check_failure.
+SwarmResult run_seed(std::uint64_t seed, const Policy* canary = nullptr, Observer* observer = nullptr);
+
+}  // namespace salus::sim

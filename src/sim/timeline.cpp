@@ -1,0 +1,461 @@
+#include "sim/timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace salus::sim {
+
+void TimelineRecorder::ran(const Segment& segment) {
+    if (segment.end <= segment.start) return;
+    const auto [last, first_in_lane] = last_in_lane_.try_emplace(segment.lane, segments_.size());
+    if (!first_in_lane) {
+        Segment& before = segments_[last->second];
+        if (before.client == segment.client && segment.start - before.end <= milliseconds(1)) {
+            before.end = segment.end;
+            return;
+        }
+        last->second = segments_.size();
+    }
+    segments_.push_back(segment);
+}
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------------------------- rows
+
+struct Turn {
+    std::size_t job = 0;
+    Instant start;
+    Instant end;
+    bool profiling = false;
+};
+
+/// The turns of each row in order of start; at least one row. See Note [Rows].
+std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const Job> jobs) {
+    std::vector<Segment> segments;
+    std::unordered_map<LaneId, Instant> lane_ends;
+    for (const Segment& s : panel.segments) {
+        SALUS_CHECK(index_of(s.client) < jobs.size(), "a segment is of one of the jobs");
+        if (s.end <= s.start) continue;
+        segments.push_back(s);
+        Instant& end = lane_ends.try_emplace(s.lane, s.end).first->second;
+        end = std::max(end, s.end);
+    }
+    std::stable_sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.start < b.start; });
+
+    struct Row {
+        Instant taken_until;          ///< by a lane
+        Instant busy_until;           ///< by a segment
+        std::vector<Instant> starts;  ///< of the segments of its lanes, in order
+    };
+    std::vector<Row> rows;
+    const auto lowest = [&](const auto& is_free) {
+        const auto found = std::find_if(rows.begin(), rows.end(), is_free);
+        const auto index = static_cast<std::size_t>(found - rows.begin());
+        if (found == rows.end()) rows.emplace_back();
+        return index;
+    };
+
+    std::unordered_map<LaneId, std::size_t> row_of;
+    for (const Segment& s : segments) {
+        if (s.lane == kNoLane) continue;
+        const auto [row, opened] = row_of.try_emplace(s.lane, 0);
+        if (opened) {
+            row->second = lowest([&](const Row& r) { return r.taken_until <= s.start; });
+            rows[row->second].taken_until = lane_ends.at(s.lane);
+        }
+        rows[row->second].starts.push_back(s.start);
+    }
+    std::vector<std::vector<Turn>> layout(1);
+    for (const Segment& s : segments) {
+        const auto is_free = [&](const Row& r) {
+            const auto next = std::lower_bound(r.starts.begin(), r.starts.end(), s.start);
+            return r.busy_until <= s.start && (next == r.starts.end() || *next >= s.end);
+        };
+        const std::size_t row = s.lane == kNoLane ? lowest(is_free) : row_of.at(s.lane);
+        rows[row].busy_until = s.end;
+        if (layout.size() < rows.size()) layout.resize(rows.size());
+        layout[row].push_back({index_of(s.client), s.start, s.end, s.lane == kNoLane});
+    }
+    return layout;
+}
+
+// ---------------------------------------------------------------------------------------------------- text and colours
+
+template <typename... Arguments>
+void add(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
+}
+
+std::string escape_xml(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        switch (c) {
+            case '&': out += "&amp;"; break;
+            case '<': out += "&lt;"; break;
+            case '>': out += "&gt;"; break;
+            case '"': out += "&quot;"; break;
+            default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no way to write control characters
+        }
+    }
+    return out;
+}
+
+std::string escape_json(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            out += {'\\', c};
+        } else if (static_cast<unsigned char>(c) < 0x20) {
+            add(out, "\\u{:04x}", static_cast<unsigned>(c));
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
+/// "12.345 s" in a short run, "1:02:03" in a long one.
+std::string format_time(Instant t) {
+    if (t.ns < minutes(10).ns) return fmt::format("{:.3f} s", Duration{t.ns}.seconds());
+    const std::int64_t s = t.ns / seconds(1).ns;
+    return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+/// Hues a golden angle apart: neighbours differ most, and no number of jobs is special. In OKLCH, where equal lightness
+/// looks equally light, so that dark text is readable on all of them.
+std::string colour_of(std::size_t job) {
+    constexpr std::array kLightness{0.75, 0.84, 0.70, 0.79};
+    const double lightness = kLightness[job % kLightness.size()];
+    const double hue = std::fmod(static_cast<double>(job) * 137.50776 + 250.0, 360.0) * std::numbers::pi / 180.0;
+    const double a = 0.115 * std::cos(hue);
+    const double b = 0.115 * std::sin(hue);
+    const auto cube = [](double x) { return x * x * x; };
+    const double l = cube(lightness + 0.3963377774 * a + 0.2158037573 * b);
+    const double m = cube(lightness - 0.1055613458 * a - 0.0638541728 * b);
+    const double s = cube(lightness - 0.0894841775 * a - 1.2914855480 * b);
+    const auto byte = [](double x) {
+        const double linear = std::clamp(x, 0.0, 1.0);
+        const double encoded = linear <= 0.0031308 ? 12.92 * linear : 1.055 * std::pow(linear, 1 / 2.4) - 0.055;
+        return static_cast<int>(std::lround(255 * encoded));
+    };
+    return fmt::format("#{:02x}{:02x}{:02x}", byte(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
+                       byte(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
+                       byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
+}
+
+// ----------------------------------------------------------------------------------------------------------------- SVG
+
+constexpr int kWidth = 1200;
+constexpr int kLeft = 68;
+constexpr int kPlotWidth = kWidth - kLeft - 28;
+constexpr int kColumnWidth = 2;
+constexpr double kWideMin = 1;        ///< pixels of a turn with a rectangle of its own
+constexpr double kGapMax = 4;         ///< idle pixels within a stretch of narrow turns
+constexpr int kSharePixels = 6;       ///< a share of a stack should have about this, or nobody could tell it from the next
+constexpr int kLabelHeight = 12;
+constexpr std::size_t kSharesMaxInAll = 120;  ///< of a column, all rows together: about 1 MB at the very worst
+constexpr std::size_t kTurnsMany = 1'000;     ///< a row of so many deserves more height
+constexpr std::string_view kOthersColour = "#b8bcc2";
+constexpr std::string_view kStyle =
+    "<style>text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
+    ".title{font-size:15px;font-weight:600;fill:#1f2328}.job{fill:#1f2328;text-anchor:middle;pointer-events:none}"
+    ".tick{text-anchor:middle}.lane{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.key{stroke:#afb8c1;stroke-width:.5}"
+    "</style>\n";
+
+struct Band {
+    int top = 0;
+    int height = 0;
+    std::size_t shares_max = 0;
+};
+
+/// Where a job has the same place in the stacks of neighbouring columns.
+struct Run {
+    double left = 0;
+    double right = 0;
+    int top = 0;
+    int bottom = 0;
+};
+
+/// A job's narrow turns in a row.
+struct Area {
+    Instant start = kNever;
+    Instant end;
+    std::size_t turns = 0;
+    std::vector<Run> runs;
+
+    void add_run(const Run& run) {
+        const bool goes_on = !runs.empty() && runs.back().right == run.left && runs.back().top == run.top && runs.back().bottom == run.bottom;
+        if (goes_on) runs.back().right = run.right;
+        else if (run.top < run.bottom) runs.push_back(run);
+    }
+};
+
+using Shares = std::map<std::size_t, double>;  ///< of a column's time, by job
+
+/// What of a column is drawn: the largest shares, and the rest as that of `others`, a job after all jobs. Where many jobs have
+/// about the same share, chance would pick others in every column; so the largest are those of the recent columns.
+Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std::size_t others) {
+    for (auto& [job, share] : recent) share *= 0.95;
+    std::erase_if(recent, [](const auto& entry) { return entry.second < 1e-6; });
+    std::vector<std::pair<double, std::size_t>> order;
+    for (const auto& [job, share] : column) order.emplace_back(-(recent[job] += share), job);
+    std::sort(order.begin(), order.end());
+    Shares drawn;
+    for (std::size_t i = 0; i < order.size(); ++i) drawn[i < count ? order[i].second : others] += column.at(order[i].second);
+    return drawn;
+}
+
+double text_width(std::string_view text) {
+    const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+    return 6.4 * static_cast<double>(characters);
+}
+
+struct Picture {
+    std::span<const Job> jobs;
+    std::int64_t end_ns = 1;
+    std::string out = {};
+    bool has_stacks = false;
+    bool has_others = false;
+
+    double x_of(Instant t) const { return kLeft + kPlotWidth * static_cast<double>(t.ns) / static_cast<double>(end_ns); }
+    void add_label(std::string_view name, const Run& place);
+    void add_labels(std::string_view name, std::span<const Run> runs);
+    void add_row(std::span<const Turn> turns, const Band& band);
+    void add_turn(const Turn& turn, const Band& band);
+    void stack(std::span<const Turn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent);
+    void add_area(std::size_t job, const Area& area);
+    void add_axis(int top, int bottom);
+    void add_legend(int y);
+};
+
+/// The name if there is room, its first word if there is room for that, else nothing.
+void Picture::add_label(std::string_view name, const Run& place) {
+    const double room = place.right - place.left - 8;
+    if (text_width(name) > room) name = name.substr(0, name.find(' '));
+    if (name.empty() || text_width(name) > room || place.bottom - place.top < kLabelHeight) return;
+    add(out, "<text class=\"job\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", (place.left + place.right) / 2, (place.top + place.bottom) / 2 + 4,
+        escape_xml(name));
+}
+
+/// See Note [Stacks].
+void Picture::add_row(std::span<const Turn> turns, const Band& band) {
+    const auto width = [&](const Turn& turn) { return x_of(turn.end) - x_of(turn.start); };
+    std::map<std::size_t, Area> areas;
+    Shares recent;
+    for (std::size_t i = 0; i < turns.size();) {
+        std::size_t end = i;
+        while (end < turns.size() && width(turns[end]) < kWideMin &&
+               (end == i || x_of(turns[end].start) - x_of(turns[end - 1].end) <= kGapMax)) {
+            ++end;
+        }
+        if (end > i) stack(turns.subspan(i, end - i), band, areas, recent);
+        i = std::max(end, i + 1);
+    }
+    out += "<g shape-rendering=\"crispEdges\">\n";  // no seams between columns
+    for (const auto& [job, area] : areas) add_area(job, area);
+    out += "</g>\n";
+    for (const Turn& turn : turns) {
+        if (width(turn) >= kWideMin) add_turn(turn, band);
+    }
+}
+
+void Picture::add_turn(const Turn& turn, const Band& band) {
+    const std::string& name = jobs[turn.job].name;
+    const Run place{x_of(turn.start), x_of(turn.end), band.top, band.top + band.height};
+    add(out, "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}\n{} to {}</title></rect>\n", place.left,
+        band.top, place.right - place.left, band.height, colour_of(turn.job), escape_xml(name), format_time(turn.start),
+        format_time(turn.end));
+    add_label(name, place);
+}
+
+void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent) {
+    const double left = x_of(narrow.front().start);
+    const double right = x_of(narrow.back().end);
+    std::vector<double> edges{left};
+    for (double x = std::floor(left / kColumnWidth + 1) * kColumnWidth; x < right && right - left > kColumnWidth; x += kColumnWidth) edges.push_back(x);
+    edges.push_back(right);
+
+    std::vector<Shares> columns(edges.size() - 1);
+    for (const Turn& turn : narrow) {
+        Area& area = areas[turn.job];
+        area.start = std::min(area.start, turn.start);
+        area.end = std::max(area.end, turn.end);
+        ++area.turns;
+        const double from = x_of(turn.start);
+        const double to = x_of(turn.end);
+        auto i = static_cast<std::size_t>(std::upper_bound(edges.begin(), edges.end() - 1, from) - edges.begin()) - 1;
+        for (; i < columns.size() && edges[i] < to; ++i) {
+            columns[i][turn.job] += (std::min(to, edges[i + 1]) - std::max(from, edges[i])) / (edges[i + 1] - edges[i]);
+        }
+    }
+    edges.back() = std::max(right, left + 1);  // a lone turn, however short, can be seen
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        const int bottom = band.top + band.height;
+        double sum = 0;
+        int low = bottom;
+        for (const auto& [job, share] : shares_drawn(columns[i], recent, band.shares_max, jobs.size())) {
+            sum += share;
+            const int high = bottom - std::max(1, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
+            areas[job].add_run({edges[i], edges[i + 1], high, low});
+            low = high;
+        }
+        has_stacks |= columns[i].size() > 1;
+    }
+}
+
+void Picture::add_area(std::size_t job, const Area& area) {
+    const bool others = job == jobs.size();
+    has_others |= others;
+    add(out, "<path fill=\"{}\" d=\"", others ? kOthersColour : colour_of(job));
+    for (const Run& run : area.runs) {
+        const double left = std::round(run.left * 10) / 10;
+        const double right = std::round(run.right * 10) / 10;
+        add(out, "M{:.5g} {}h{:.5g}v{}h{:.5g}z", left, run.top, right - left, run.bottom - run.top, left - right);
+    }
+    const std::string title = others ? "other jobs"
+                                     : fmt::format("{}\n{} to {}, {} turns", escape_xml(jobs[job].name), format_time(area.start),
+                                                   format_time(area.end), area.turns);
+    add(out, "\"><title>{}</title></path>\n", title);
+    if (!others) add_labels(jobs[job].name, area.runs);
+}
+
+/// A label wherever neighbouring runs have enough height in common.
+void Picture::add_labels(std::string_view name, std::span<const Run> runs) {
+    for (std::size_t i = 0; i < runs.size();) {
+        Run common = runs[i];
+        for (++i; i < runs.size() && runs[i].left == common.right; ++i) {
+            const int top = std::max(common.top, runs[i].top);
+            const int bottom = std::min(common.bottom, runs[i].bottom);
+            if (bottom - top < kLabelHeight) break;
+            common = {common.left, runs[i].right, top, bottom};
+        }
+        add_label(name, common);
+    }
+}
+
+/// The smallest round step that makes at most 12 of them.
+Duration tick_step(std::int64_t end_ns) {
+    std::vector<Duration> steps;
+    for (Duration decade = microseconds(1); decade < seconds(10); decade = decade * 10) {
+        for (const int k : {1, 2, 5}) steps.push_back(decade * k);
+    }
+    for (const int s : {10, 15, 30}) steps.push_back(seconds(s));
+    for (const int m : {1, 2, 5, 10, 15, 30}) steps.push_back(minutes(m));
+    for (const int h : {1, 2, 3, 6, 12, 24}) steps.push_back(minutes(60 * h));
+    while (steps.back() * 12 < Duration{end_ns}) steps.push_back(steps.back() * 2);
+    return *std::find_if(steps.begin(), steps.end(), [&](Duration d) { return d * 12 >= Duration{end_ns}; });
+}
+
+void Picture::add_axis(int top, int bottom) {
+    const Duration step = tick_step(end_ns);
+    const Duration unit = step >= minutes(30) ? minutes(60) : step >= minutes(1) ? minutes(1) : seconds(1);
+    const std::string_view unit_name = unit == minutes(60) ? "h" : unit == minutes(1) ? "min" : "s";
+    for (Instant t{}; t.ns <= end_ns; t = t + step) {
+        const double value = static_cast<double>(t.ns) / static_cast<double>(unit.ns);
+        add(out, "<path class=\"grid\" d=\"M{:.1f} {}V{}\"/>\n", x_of(t), top, bottom + 5);
+        add(out, "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", x_of(t), bottom + 19,
+            t.ns == 0 ? "0" : fmt::format("{:.7g} {}", value, unit_name));
+    }
+}
+
+void Picture::add_legend(int y) {
+    double x = kLeft;
+    const auto add_key = [&](std::string_view fill) {
+        add(out, "<rect class=\"key\" x=\"{:.0f}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, y - 10, fill);
+        x += 15;
+    };
+    const auto add_text = [&](std::string_view text) {
+        add(out, "<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", x + 3, y, text);
+        x += text_width(text) + 16;
+    };
+    for (std::size_t i = 0; i < std::min<std::size_t>(jobs.size(), 6); ++i) add_key(colour_of(i));
+    add_text("one colour a job");
+    add_key("#fff");
+    add_text("white: idle");
+    if (has_others) {
+        add_key(kOthersColour);
+        add_text("grey: all other jobs");
+    }
+    if (has_stacks) add_text("Where turns are too short to draw, the height of a colour is that job's share of the time.");
+}
+
+}  // namespace
+
+std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> jobs) {
+    Picture picture{.jobs = jobs};
+    std::vector<std::vector<std::vector<Turn>>> layouts;
+    std::size_t rows_in_all = 0;
+    for (const Panel& panel : panels) {
+        layouts.push_back(lay_out(panel, jobs));
+        rows_in_all += layouts.back().size();
+        for (const Segment& s : panel.segments) picture.end_ns = std::max(picture.end_ns, s.end.ns);
+    }
+    const int top = 36;
+    int bottom = top;
+    std::string below;  // what the grid is drawn on
+    for (std::size_t i = 0; i < panels.size(); ++i) {
+        int y = i == 0 ? top : bottom + 36;
+        add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y - 8, escape_xml(panels[i].title));
+        const int height_max = layouts[i].front().size() > kTurnsMany ? 96 : 56;
+        const int height = std::clamp(96 / static_cast<int>(layouts[i].size()), 14, height_max);
+        const std::size_t shares_max = std::max<std::size_t>(kSharesMaxInAll / rows_in_all, 3);
+        int lane = 0;
+        for (const std::vector<Turn>& turns : layouts[i]) {
+            add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth, height);
+            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">lane {}</text>\n", kLeft - 8, y + height / 2 + 4, ++lane);
+            picture.add_row(turns, {y, height, std::min(shares_max, static_cast<std::size_t>(height / kSharePixels))});
+            bottom = y + height;
+            y = bottom + 3;
+        }
+    }
+    const int height = bottom + 66;
+    const std::string contents = std::exchange(picture.out, {});
+    add(picture.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n", kWidth, height);
+    add(picture.out, "{}<rect width=\"{}\" height=\"{}\" rx=\"6\" fill=\"#f6f8fa\"/>\n{}", kStyle, kWidth, height, below);
+    picture.add_axis(top, bottom);
+    picture.out += contents;
+    picture.add_legend(bottom + 48);
+    return picture.out + "</svg>\n";
+}
+
+std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const Job> jobs) {
+    std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+    std::string_view separator = "\n";
+    const auto event = [&]<typename... Arguments>(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+        out += separator;
+        separator = ",\n";
+        add(out, format, std::forward<Arguments>(arguments)...);
+    };
+    const auto microseconds_of = [](std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); };
+    for (std::size_t i = 0; i < panels.size(); ++i) {
+        const std::size_t pid = i + 1;
+        event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}}}})", pid, escape_json(panels[i].title));
+        event(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", pid);
+        std::size_t tid = 0;
+        for (const std::vector<Turn>& turns : lay_out(panels[i], jobs)) {
+            ++tid;
+            event(R"({{"ph":"M","name":"thread_name","pid":{0},"tid":{1},"args":{{"name":"lane {1}"}}}})", pid, tid);
+            for (const Turn& turn : turns) {
+                event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})", escape_json(jobs[turn.job].name),
+                      turn.profiling ? "profiling" : "turn", pid, tid, microseconds_of(turn.start.ns),
+                      microseconds_of((turn.end - turn.start).ns));
+            }
+        }
+    }
+    out += "\n]}\n";
+    return out;
+}
+
+}  // namespace salus::sim

@@ -1,0 +1,51 @@
+// A timeline of one run or several: who ran when, and in which lane.
+//
+// Pure: strings come out, and what becomes of them is the caller's business. Names are UTF-8.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/job.h"
+#include "sim/simulation.h"
+
+namespace salus::sim {
+
+/// Collects who ran when. Turns of one client that follow each other in a lane (at most 1 ms apart) become one segment.
+class TimelineRecorder : public Observer {
+public:
+    void ran(const Segment& segment) override;
+
+    const std::vector<Segment>& segments() const { return segments_; }
+
+private:
+    std::vector<Segment> segments_;
+    std::unordered_map<LaneId, std::size_t> last_in_lane_;  ///< index into segments_
+};
+
+/// One run, usually one policy. Segments may come in any order; client i is job i.
+struct Panel {
+    std::string title;
+    std::vector<Segment> segments;
+};
+
+// Note [Rows]
+// Lanes come and go and their ids are never reused, so neither picture can have a band a lane. A lane takes the lowest row
+// that is free and keeps it from its first segment to its last. A profiling turn has no lane: it goes to the lowest row in
+// which nothing runs meanwhile, so into the pause of a lane if there is one.
+
+/// The panels one below the other on a common time axis, 1200 px wide, a band for each row and a colour for each job.
+/// A panel of few segments has a rectangle for each. One of more than 2,500 (fewer if there are more than three panels) is
+/// divided into columns of 2 px, in each of which the jobs' shares of its time are stacked in order of job: so the picture
+/// stays small, however often a policy switches.
+/// REQUIRES: every segment's client is one of `jobs`.
+std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> jobs);
+
+/// All segments as Chrome trace events, for Perfetto or chrome://tracing: a process for each panel, a thread for each row.
+/// REQUIRES: every segment's client is one of `jobs`.
+std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const Job> jobs);
+
+}  // namespace salus::sim
