@@ -29,7 +29,8 @@ public:
         SALUS_CHECK(n > 0, "an empty range has no element to draw");
         return next() % n;
     }
-    std::int64_t between(std::int64_t low, std::int64_t high) {
+    /// Uniform in [low, high]. REQUIRES: low <= high.
+    std::int64_t integer(std::int64_t low, std::int64_t high) {
         return low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(high - low + 1)));
     }
 

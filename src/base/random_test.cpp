@@ -31,7 +31,7 @@ TEST(Random, EachKindOfDrawIsTheSameEverywhere) {
     Random random(0);
     EXPECT_EQ(random.uniform(), static_cast<double>(0xe220a8397b1dcdafull >> 11) / 9007199254740992.0);
     EXPECT_EQ(random.below(1000), 0x6e789e6aa1b965f4ull % 1000);
-    EXPECT_EQ(random.between(std::int64_t{-5}, std::int64_t{5}), -5 + static_cast<std::int64_t>(0x06c45d188009454full % 11));
+    EXPECT_EQ(random.integer(-5, 5), -5 + static_cast<std::int64_t>(0x06c45d188009454full % 11));
 }
 
 TEST(Random, SeedsDiffer) {
@@ -55,7 +55,7 @@ TEST(Random, BoundsAndMeans) {
         {"uniform", [](Random& r) { return r.uniform(); }, 0, std::nextafter(1.0, 0.0), 0.5, std::sqrt(1.0 / 12)},
         {"between", [](Random& r) { return r.between(-2.0, 6.0); }, -2, 6, 2, 8 * std::sqrt(1.0 / 12)},
         {"below", [](Random& r) { return static_cast<double>(r.below(10)); }, 0, 9, 4.5, std::sqrt(99.0 / 12)},
-        {"whole", [](Random& r) { return static_cast<double>(r.between(std::int64_t{-3}, std::int64_t{3})); }, -3, 3, 0, 2},
+        {"whole", [](Random& r) { return static_cast<double>(r.integer(-3, 3)); }, -3, 3, 0, 2},
         {"chance", [](Random& r) { return r.chance(0.3) ? 1.0 : 0.0; }, 0, 1, 0.3, std::sqrt(0.21)},
         {"exponential", [](Random& r) { return r.exponential(7.0); }, 0, 7 * 37, 7, 7},
     };
@@ -79,9 +79,9 @@ TEST(Random, BoundsAndMeans) {
 TEST(Random, EveryValueOfARangeIsDrawn) {
     Random random(3);
     std::array<int, 7> seen{};
-    for (int i = 0; i < 7000; ++i) ++seen[static_cast<std::size_t>(random.between(std::int64_t{10}, std::int64_t{16}) - 10)];
+    for (int i = 0; i < 7000; ++i) ++seen[static_cast<std::size_t>(random.integer(10, 16) - 10)];
     for (int count : seen) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
-    EXPECT_EQ(random.between(std::int64_t{4}, std::int64_t{4}), 4);
+    EXPECT_EQ(random.integer(4, 4), 4);
     EXPECT_EQ(random.below(1), 0u);
 }
 

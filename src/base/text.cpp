@@ -37,7 +37,7 @@ struct Unit {
     double bytes;
 };
 
-constexpr std::array<Unit, 13> kUnits{{{"", 1.0},
+constexpr std::array<Unit, 14> kUnits{{{"", 1.0},
                                        {"b", 1.0},
                                        {"k", 1024.0},
                                        {"kib", 1024.0},
@@ -49,7 +49,8 @@ constexpr std::array<Unit, 13> kUnits{{{"", 1.0},
                                        {"gib", 1073741824.0},
                                        {"gb", 1e9},
                                        {"t", 1099511627776.0},
-                                       {"tib", 1099511627776.0}}};
+                                       {"tib", 1099511627776.0},
+                                       {"tb", 1e12}}};
 
 }  // namespace
 
@@ -102,8 +103,9 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
 std::string format_bytes(Bytes bytes) {
     char text[32];
     const double mib = bytes.mib();
-    if (mib >= 1024.0) std::snprintf(text, sizeof text, "%.1f GiB", mib / 1024.0);
-    else std::snprintf(text, sizeof text, mib >= 100.0 ? "%.0f MiB" : "%.1f MiB", mib);
+    // The unit is chosen by what will be shown: 1023.7 MiB is 1.0 GiB.
+    if (mib >= 1023.5) std::snprintf(text, sizeof text, "%.1f GiB", mib / 1024.0);
+    else std::snprintf(text, sizeof text, mib >= 99.95 ? "%.0f MiB" : "%.1f MiB", mib);
     return text;
 }
 
@@ -113,7 +115,7 @@ std::optional<std::string_view> nearest_name(std::string_view typed, std::span<c
     std::size_t best_distance = std::max<std::size_t>(2, typed.size() / 3) + 1;
     for (std::string_view name : known) {
         const std::size_t distance = edit_distance(wanted, lower(name));
-        if (distance < best_distance) {
+        if (distance < best_distance && distance < name.size()) {
             best = name;
             best_distance = distance;
         }

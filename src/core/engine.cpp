@@ -162,6 +162,7 @@ void Engine::on(const event::Want& e) {
         client->turn = Turn::kRunning;
         client->charged_until = now_;
         client->facts.idle += now_ - client->idle_since;
+        level_virtual_time(*client);
     } else if (client->turn == Turn::kParked) {
         if (client->facts.attained.ns > 0) client->facts.idle += now_ - client->idle_since;
         client->turn = Turn::kReady;
@@ -197,7 +198,10 @@ void Engine::on(const event::Idle& e) {
         client->turn = Turn::kHoldingIdle;
         client->idle_since = now_;
         const Lane& lane = lanes_.at(client->lane);
-        if (!policy_->info.exclusive && (!lane.ready.empty() || contended_elsewhere(lane))) ask_yield(*client);
+        const bool outgrew_lane = client->demand_changed && client->facts.ephemeral > lane.size;
+        if (client->demand_changed && !outgrew_lane) apply_demand(*client);
+        const bool contended = !policy_->info.exclusive && (!lane.ready.empty() || contended_elsewhere(lane));
+        if (outgrew_lane || contended) ask_yield(*client);
     } else {
         if (client->turn != Turn::kHoldingIdle) client->idle_since = now_;
         if (client->holds()) give_back(*client);

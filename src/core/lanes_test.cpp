@@ -401,7 +401,7 @@ public:
 private:
     static constexpr std::int64_t kCapacity = 60;
 
-    std::int64_t upto(std::int64_t high) { return random_.between(std::int64_t{0}, high); }
+    std::int64_t upto(std::int64_t high) { return random_.integer(0, high); }
 
     LaneId any_lane() {
         if (model_.empty()) return kNoLane;

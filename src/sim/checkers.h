@@ -28,6 +28,7 @@ private:
     struct Wait {
         Instant since = kNever;  ///< of wanting to run, or of the last disturbance that explains waiting
         Duration bound;          ///< the largest in that time: those it waited for may have left
+        bool excused = false;    ///< up to the last event
     };
     std::vector<Wait> waits_;
     std::uint64_t iterations_seen_ = 0;

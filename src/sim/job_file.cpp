@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -123,6 +122,12 @@ constexpr auto kNames = [] {
     return names;
 }();
 
+std::string join(std::span<const std::string_view> names, std::string_view separator) {
+    std::string out;
+    for (std::string_view name : names) out.append(out.empty() ? "" : separator).append(name);
+    return out;
+}
+
 const Column* find_column(std::string_view name) {
     const auto found = std::find(kNames.begin(), kNames.end(), name);
     return found == kNames.end() ? nullptr : &kColumns[static_cast<std::size_t>(found - kNames.begin())];
@@ -196,7 +201,6 @@ public:
 
     std::optional<Error> line(std::string_view text) {
         ++line_;
-        if (text.ends_with('\r')) text.remove_suffix(1);
         if (trim(text).empty() || text.starts_with('#')) return std::nullopt;
         std::vector<std::string> fields;
         if (const std::string fault = split_fields(text, fields); !fault.empty()) return at_column(fields.size(), fault);
@@ -227,13 +231,13 @@ private:
             if (column.required && !position(&column)) missing.push_back(column.name);
         }
         if (missing.empty()) return std::nullopt;
-        return at_line(fmt::format("the header lacks {}", fmt::join(missing, ", ")));
+        return at_line(fmt::format("the header lacks {}", join(missing, ", ")));
     }
 
     static std::string unknown(std::string_view name) {
         if (name.empty()) return "it has no name";
         if (const auto nearest = nearest_name(name, kNames)) return fmt::format("no such column; did you mean {}?", *nearest);
-        return fmt::format("no such column; there are {}", fmt::join(kNames, ", "));
+        return fmt::format("no such column; there are {}", join(kNames, ", "));
     }
 
     std::optional<Error> row(std::span<const std::string> fields) {
@@ -288,7 +292,7 @@ Result<std::vector<Job>> parse_job_file(std::string_view text, std::string_view 
 }
 
 std::string format_job_file(std::span<const Job> jobs) {
-    std::string out = fmt::format("{}\n", fmt::join(kNames, ","));
+    std::string out = join(kNames, ",") + '\n';
     for (const Job& job : jobs) {
         for (const Column& column : kColumns) {
             out += column.format(job);

@@ -229,19 +229,19 @@ TEST(JobFile, WritesACsvForPeople) {
 TEST(JobFile, RoundTrip) {
     Random random(7);
     // Of every magnitude, down to single nanoseconds and bytes.
-    const auto upto = [&](std::int64_t high) { return random.between(std::int64_t{0}, high >> random.below(60)); };
+    const auto upto = [&](std::int64_t high) { return random.integer(0, high >> random.below(60)); };
     std::vector<Job> jobs;
     for (int i = 0; i < 2000; ++i) {
         constexpr std::int64_t kTimeMax = 1'000'000'000'000'000'000;
         Job& job = jobs.emplace_back();
         for (std::uint64_t left = random.below(8); left > 0; --left) job.name += "ab,\"# ;"[random.below(7)];
-        job.name.insert(random.below(job.name.size() + 1), "z");
+        job.name.insert(random.below(job.name.size() + 1), 1, 'z');
         job.arrival = {upto(kTimeMax)};
         job.iterations = static_cast<std::uint64_t>(1 + upto(999'999'999'999));
         job.iteration_time = {1 + upto(kTimeMax / static_cast<std::int64_t>(job.iterations) - 1)};
         job.persistent = {upto(mebibytes(1'000'000'000).count)};
         job.ephemeral = {upto(mebibytes(1'000'000'000).count)};
-        job.priority = static_cast<int>(random.between(std::int64_t{-1000}, std::int64_t{1000}));
+        job.priority = static_cast<int>(random.integer(-1000, 1000));
         job.weight = random.chance(0.5) ? 1.0 : random.between(1e-6, 1e6);
         job.user = UserId{static_cast<std::uint32_t>(upto(0xffffffff))};
         job.think = {upto(kTimeMax / static_cast<std::int64_t>(job.iterations))};

@@ -175,7 +175,7 @@ void Simulation::schedule(Pending pending) {
 void Simulation::schedule_answer(Pending pending, Duration least) {
     SimulatedClient& c = clients_[index_of(pending.client)];
     Duration delay = least;
-    if (options_.answer_delay_max.ns > 0) delay += {random_.between(std::int64_t{0}, options_.answer_delay_max.ns)};
+    if (options_.answer_delay_max.ns > 0) delay += {random_.integer(0, options_.answer_delay_max.ns)};
     c.answers_until = std::max(c.answers_until, now_ + delay);
     pending.at = c.answers_until;
     schedule(pending);

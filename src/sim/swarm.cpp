@@ -49,14 +49,14 @@ Job draw_job(Random& random, Bytes capacity, std::size_t index) {
     Job job;
     job.name = fmt::format("{}", index);
     job.arrival = seconds_of(random.chance(0.3) ? 0.0 : random.between(0.0, 20.0));
-    job.iterations = static_cast<std::uint64_t>(random.chance(0.1) ? random.between(std::int64_t{200}, std::int64_t{1500})
-                                                                   : random.between(std::int64_t{1}, std::int64_t{60}));
+    job.iterations = static_cast<std::uint64_t>(random.chance(0.1) ? random.integer(200, 1500)
+                                                                   : random.integer(1, 60));
     job.iteration_time = seconds_of(random.between(0.001, 0.3));
     const double capacity_mib = capacity.mib();
     job.persistent = mebibytes_of(random.chance(0.1) ? 0.0 : random.between(1.0, capacity_mib * 0.2));
     job.ephemeral = mebibytes_of(random.chance(0.1) ? 0.0 : random.between(1.0, capacity_mib * 0.7));
     if (random.chance(0.03)) job.ephemeral = capacity;  // can never fit
-    job.priority = static_cast<int>(random.between(std::int64_t{-1}, std::int64_t{2}));
+    job.priority = static_cast<int>(random.integer(-1, 2));
     job.weight = random.chance(0.5) ? 1.0 : random.between(0.5, 4.0);
     job.user = UserId(random.chance(0.8) ? 0 : random.below(3));
     if (random.chance(0.4)) job.think = seconds_of(random.between(0.0001, 0.5));
@@ -116,8 +116,8 @@ Scenario draw_scenario(std::uint64_t seed) {
     options.events_max = 300'000;
     options.profiles_known = random.chance(0.4);
     options.engine.strict = true;
-    options.engine.capacity = gibibytes(random.between(std::int64_t{2}, std::int64_t{16}));
-    options.engine.lanes_max = random.chance(0.5) ? 0 : static_cast<unsigned>(random.between(std::int64_t{1}, std::int64_t{3}));
+    options.engine.capacity = gibibytes(random.integer(2, 16));
+    options.engine.lanes_max = random.chance(0.5) ? 0 : static_cast<unsigned>(random.integer(1, 3));
     options.engine.paging = random.chance(0.75);
     constexpr std::array<Duration, 4> kMinTurns{Duration{}, milliseconds(1), microseconds(14500), milliseconds(100)};
     options.engine.min_turn = kMinTurns[random.below(kMinTurns.size())];

@@ -157,16 +157,21 @@ std::string colour_of(std::size_t job) {
 
 // ----------------------------------------------------------------------------------------------------------------- SVG
 
+// Note [Stacks]
+// A turn of at least a pixel is a rectangle of its own. Narrower turns would blend into a colour that is nobody's, and there
+// may be 100,000 of them. So a stretch of narrow turns is divided into columns, and in each the jobs' shares of its time are
+// stacked in order of job, idle time on top. A job's cells in a row make one path, and equal neighbours one cell. The size
+// of the picture is bounded by its width and its rows, not by the number of turns.
+
 constexpr int kWidth = 1200;
 constexpr int kLeft = 68;
 constexpr int kPlotWidth = kWidth - kLeft - 28;
 constexpr int kColumnWidth = 2;
-constexpr double kWideMin = 1;        ///< pixels of a turn with a rectangle of its own
-constexpr double kGapMax = 4;         ///< idle pixels within a stretch of narrow turns
-constexpr int kSharePixels = 6;       ///< a share of a stack should have about this, or nobody could tell it from the next
-constexpr int kLabelHeight = 12;
-constexpr std::size_t kSharesMaxInAll = 120;  ///< of a column, all rows together: about 1 MB at the very worst
-constexpr std::size_t kTurnsMany = 1'000;     ///< a row of so many deserves more height
+constexpr double kGapMax = 4;               ///< idle pixels within a stretch
+constexpr int kSharePixels = 6;             ///< height of a stack for each share in it, or nobody could tell them apart
+constexpr int kLabelHeight = 14;
+constexpr double kRowsOfPixels = 8;         ///< with more rows than this, only wider turns have a rectangle: some 1 MB in all
+constexpr std::size_t kTurnsMany = 1'000;   ///< a row of so many deserves more height
 constexpr std::string_view kOthersColour = "#b8bcc2";
 constexpr std::string_view kStyle =
     "<style>text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
@@ -177,7 +182,6 @@ constexpr std::string_view kStyle =
 struct Band {
     int top = 0;
     int height = 0;
-    std::size_t shares_max = 0;
 };
 
 /// Where a job has the same place in the stacks of neighbouring columns.
@@ -196,16 +200,19 @@ struct Area {
     std::vector<Run> runs;
 
     void add_run(const Run& run) {
-        const bool goes_on = !runs.empty() && runs.back().right == run.left && runs.back().top == run.top && runs.back().bottom == run.bottom;
-        if (goes_on) runs.back().right = run.right;
-        else if (run.top < run.bottom) runs.push_back(run);
+        if (run.top == run.bottom) return;
+        const bool goes_on = !runs.empty() && runs.back().right == run.left && runs.back().top == run.top &&
+                             runs.back().bottom == run.bottom;
+        if (!goes_on) return runs.push_back(run);
+        runs.back().right = run.right;
     }
 };
 
 using Shares = std::map<std::size_t, double>;  ///< of a column's time, by job
 
 /// What of a column is drawn: the largest shares, and the rest as that of `others`, a job after all jobs. Where many jobs have
-/// about the same share, chance would pick others in every column; so the largest are those of the recent columns.
+/// about the same share, chance would pick others in every column; so the largest are those of the recent columns, and
+/// whoever was drawn there has the advantage.
 Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std::size_t others) {
     for (auto& [job, share] : recent) share *= 0.95;
     std::erase_if(recent, [](const auto& entry) { return entry.second < 1e-6; });
@@ -213,7 +220,11 @@ Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std
     for (const auto& [job, share] : column) order.emplace_back(-(recent[job] += share), job);
     std::sort(order.begin(), order.end());
     Shares drawn;
-    for (std::size_t i = 0; i < order.size(); ++i) drawn[i < count ? order[i].second : others] += column.at(order[i].second);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const std::size_t job = order[i].second;
+        drawn[i < count ? job : others] += column.at(job);
+        if (i >= count) recent[job] *= 0.97;
+    }
     return drawn;
 }
 
@@ -225,6 +236,7 @@ double text_width(std::string_view text) {
 struct Picture {
     std::span<const Job> jobs;
     std::int64_t end_ns = 1;
+    double wide_min = 1;  ///< pixels of a turn with a rectangle of its own
     std::string out = {};
     bool has_stacks = false;
     bool has_others = false;
@@ -245,8 +257,8 @@ void Picture::add_label(std::string_view name, const Run& place) {
     const double room = place.right - place.left - 8;
     if (text_width(name) > room) name = name.substr(0, name.find(' '));
     if (name.empty() || text_width(name) > room || place.bottom - place.top < kLabelHeight) return;
-    add(out, "<text class=\"job\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", (place.left + place.right) / 2, (place.top + place.bottom) / 2 + 4,
-        escape_xml(name));
+    add(out, "<text class=\"job\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", (place.left + place.right) / 2,
+        (place.top + place.bottom) / 2 + 4, escape_xml(name));
 }
 
 /// See Note [Stacks].
@@ -256,7 +268,7 @@ void Picture::add_row(std::span<const Turn> turns, const Band& band) {
     Shares recent;
     for (std::size_t i = 0; i < turns.size();) {
         std::size_t end = i;
-        while (end < turns.size() && width(turns[end]) < kWideMin &&
+        while (end < turns.size() && width(turns[end]) < wide_min &&
                (end == i || x_of(turns[end].start) - x_of(turns[end - 1].end) <= kGapMax)) {
             ++end;
         }
@@ -267,16 +279,16 @@ void Picture::add_row(std::span<const Turn> turns, const Band& band) {
     for (const auto& [job, area] : areas) add_area(job, area);
     out += "</g>\n";
     for (const Turn& turn : turns) {
-        if (width(turn) >= kWideMin) add_turn(turn, band);
+        if (width(turn) >= wide_min) add_turn(turn, band);
     }
 }
 
 void Picture::add_turn(const Turn& turn, const Band& band) {
     const std::string& name = jobs[turn.job].name;
     const Run place{x_of(turn.start), x_of(turn.end), band.top, band.top + band.height};
-    add(out, "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}\n{} to {}</title></rect>\n", place.left,
-        band.top, place.right - place.left, band.height, colour_of(turn.job), escape_xml(name), format_time(turn.start),
-        format_time(turn.end));
+    add(out, "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}\n{} to {}</title></rect>\n",
+        place.left, band.top, place.right - place.left, band.height, colour_of(turn.job), escape_xml(name),
+        format_time(turn.start), format_time(turn.end));
     add_label(name, place);
 }
 
@@ -284,7 +296,9 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
     const double left = x_of(narrow.front().start);
     const double right = x_of(narrow.back().end);
     std::vector<double> edges{left};
-    for (double x = std::floor(left / kColumnWidth + 1) * kColumnWidth; x < right && right - left > kColumnWidth; x += kColumnWidth) edges.push_back(x);
+    if (right - left > kColumnWidth) {
+        for (double x = std::floor(left / kColumnWidth + 1) * kColumnWidth; x < right; x += kColumnWidth) edges.push_back(x);
+    }
     edges.push_back(right);
 
     std::vector<Shares> columns(edges.size() - 1);
@@ -300,12 +314,13 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
             columns[i][turn.job] += (std::min(to, edges[i + 1]) - std::max(from, edges[i])) / (edges[i + 1] - edges[i]);
         }
     }
+    const auto shares_max = static_cast<std::size_t>(band.height / kSharePixels);
     edges.back() = std::max(right, left + 1);  // a lone turn, however short, can be seen
     for (std::size_t i = 0; i < columns.size(); ++i) {
         const int bottom = band.top + band.height;
         double sum = 0;
         int low = bottom;
-        for (const auto& [job, share] : shares_drawn(columns[i], recent, band.shares_max, jobs.size())) {
+        for (const auto& [job, share] : shares_drawn(columns[i], recent, shares_max, jobs.size())) {
             sum += share;
             const int high = bottom - std::max(1, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
             areas[job].add_run({edges[i], edges[i + 1], high, low});
@@ -316,6 +331,7 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
 }
 
 void Picture::add_area(std::size_t job, const Area& area) {
+    if (area.runs.empty()) return;
     const bool others = job == jobs.size();
     has_others |= others;
     add(out, "<path fill=\"{}\" d=\"", others ? kOthersColour : colour_of(job));
@@ -324,11 +340,13 @@ void Picture::add_area(std::size_t job, const Area& area) {
         const double right = std::round(run.right * 10) / 10;
         add(out, "M{:.5g} {}h{:.5g}v{}h{:.5g}z", left, run.top, right - left, run.bottom - run.top, left - right);
     }
-    const std::string title = others ? "other jobs"
-                                     : fmt::format("{}\n{} to {}, {} turns", escape_xml(jobs[job].name), format_time(area.start),
-                                                   format_time(area.end), area.turns);
-    add(out, "\"><title>{}</title></path>\n", title);
-    if (!others) add_labels(jobs[job].name, area.runs);
+    if (others) {
+        out += "\"><title>other jobs</title></path>\n";
+        return;
+    }
+    add(out, "\"><title>{}\n{} to {}, {} turns</title></path>\n", escape_xml(jobs[job].name), format_time(area.start),
+        format_time(area.end), area.turns);
+    add_labels(jobs[job].name, area.runs);
 }
 
 /// A label wherever neighbouring runs have enough height in common.
@@ -354,8 +372,9 @@ Duration tick_step(std::int64_t end_ns) {
     for (const int s : {10, 15, 30}) steps.push_back(seconds(s));
     for (const int m : {1, 2, 5, 10, 15, 30}) steps.push_back(minutes(m));
     for (const int h : {1, 2, 3, 6, 12, 24}) steps.push_back(minutes(60 * h));
-    while (steps.back() * 12 < Duration{end_ns}) steps.push_back(steps.back() * 2);
-    return *std::find_if(steps.begin(), steps.end(), [&](Duration d) { return d * 12 >= Duration{end_ns}; });
+    const Duration least{end_ns / 12};
+    while (steps.back() < least) steps.push_back(steps.back() * 2);
+    return *std::lower_bound(steps.begin(), steps.end(), least);
 }
 
 void Picture::add_axis(int top, int bottom) {
@@ -402,6 +421,7 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> job
         rows_in_all += layouts.back().size();
         for (const Segment& s : panel.segments) picture.end_ns = std::max(picture.end_ns, s.end.ns);
     }
+    picture.wide_min = std::max(1.0, static_cast<double>(rows_in_all) / kRowsOfPixels);
     const int top = 36;
     int bottom = top;
     std::string below;  // what the grid is drawn on
@@ -410,19 +430,19 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> job
         add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y - 8, escape_xml(panels[i].title));
         const int height_max = layouts[i].front().size() > kTurnsMany ? 96 : 56;
         const int height = std::clamp(96 / static_cast<int>(layouts[i].size()), 14, height_max);
-        const std::size_t shares_max = std::max<std::size_t>(kSharesMaxInAll / rows_in_all, 3);
         int lane = 0;
         for (const std::vector<Turn>& turns : layouts[i]) {
             add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth, height);
             add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">lane {}</text>\n", kLeft - 8, y + height / 2 + 4, ++lane);
-            picture.add_row(turns, {y, height, std::min(shares_max, static_cast<std::size_t>(height / kSharePixels))});
+            picture.add_row(turns, {y, height});
             bottom = y + height;
             y = bottom + 3;
         }
     }
     const int height = bottom + 66;
     const std::string contents = std::exchange(picture.out, {});
-    add(picture.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n", kWidth, height);
+    add(picture.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n",
+        kWidth, height);
     add(picture.out, "{}<rect width=\"{}\" height=\"{}\" rx=\"6\" fill=\"#f6f8fa\"/>\n{}", kStyle, kWidth, height, below);
     picture.add_axis(top, bottom);
     picture.out += contents;
@@ -448,9 +468,9 @@ std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const 
             ++tid;
             event(R"({{"ph":"M","name":"thread_name","pid":{0},"tid":{1},"args":{{"name":"lane {1}"}}}})", pid, tid);
             for (const Turn& turn : turns) {
-                event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})", escape_json(jobs[turn.job].name),
-                      turn.profiling ? "profiling" : "turn", pid, tid, microseconds_of(turn.start.ns),
-                      microseconds_of((turn.end - turn.start).ns));
+                event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})",
+                      escape_json(jobs[turn.job].name), turn.profiling ? "profiling" : "turn", pid, tid,
+                      microseconds_of(turn.start.ns), microseconds_of((turn.end - turn.start).ns));
             }
         }
     }

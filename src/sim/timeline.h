@@ -38,9 +38,8 @@ struct Panel {
 // which nothing runs meanwhile, so into the pause of a lane if there is one.
 
 /// The panels one below the other on a common time axis, 1200 px wide, a band for each row and a colour for each job.
-/// A panel of few segments has a rectangle for each. One of more than 2,500 (fewer if there are more than three panels) is
-/// divided into columns of 2 px, in each of which the jobs' shares of its time are stacked in order of job: so the picture
-/// stays small, however often a policy switches.
+/// Turns too short for a rectangle of their own become stacks of their jobs' shares of the time, so that the picture stays
+/// readable and small (some 100 kB for each panel) however often a policy switches.
 /// REQUIRES: every segment's client is one of `jobs`.
 std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> jobs);
 

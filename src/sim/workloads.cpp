@@ -164,7 +164,7 @@ std::vector<Job> uniform(std::size_t count, std::uint64_t seed) {
         Job job;
         job.name = fmt::format("{:03}", i);
         job.arrival = seconds_of(random.between(0.0, 600.0));
-        job.iterations = static_cast<std::uint64_t>(random.between(std::int64_t{50}, std::int64_t{500}));
+        job.iterations = static_cast<std::uint64_t>(random.integer(50, 500));
         job.iteration_time = seconds_of(random.between(0.02, 0.2));
         job.persistent = mebibytes_of(random.between(50.0, 500.0));
         job.ephemeral = mebibytes_of(random.between(200.0, 4000.0));

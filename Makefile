@@ -1,0 +1,58 @@
+# The only commands a newcomer needs. Each installs what is missing first (scripts/setup says what).
+#
+#   make demo     run the simulator's comparison and draw its timeline
+#   make test     build and run all tests, again under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make build    build/bin/salus
+#   make bench    benchmarks, then the evaluation of docs/evaluation.md
+#   make format   format the C++ sources
+#   make check    everything: tests, ThreadSanitizer, 100,000 seeds of the swarm, formatting
+#   make clean    remove build/
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+# Compilers need up to 1 GiB each; one a core is what small machines can take.
+JOBS ?= $(shell nproc)
+BUILD := cmake --build --parallel $(JOBS) --preset
+
+SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/*.cpp' 'bench/*.cpp' 2>/dev/null)
+
+.PHONY: build test demo bench format check clean setup
+
+setup:
+	@scripts/setup
+
+build: setup
+	@cmake --preset release >/dev/null
+	@$(BUILD) release
+
+build-%: setup
+	@cmake --preset $* >/dev/null
+	@$(BUILD) $*
+
+# Seeds that fit in a minute on two cores, most of them without sanitizers.
+test: build build-asan
+	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
+	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
+	@build/bin/salus sim fuzz --seeds 1..60000
+	@build/asan/bin/salus sim fuzz --seeds 60001..62000
+
+demo: build
+	@scripts/demo
+
+bench: build
+	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+	@bench/evaluate
+
+format: setup
+	@clang-format -i $(SOURCES)
+
+check: test build-tsan
+	@clang-format --dry-run --Werror $(SOURCES)
+	@ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
+	@build/tsan/bin/salus sim fuzz --seeds 1..500
+	@build/bin/salus sim fuzz --seeds 1..100000
+
+clean:
+	@rm -rf build

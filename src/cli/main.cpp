@@ -1,0 +1,23 @@
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+    CLI::App program("Salus: several deep-learning jobs share one GPU.", "salus");
+    program.set_version_flag("--version", "salus 0.1.0");
+    program.require_subcommand(1);
+    salus::cli::Action action;
+    salus::cli::add_sim_command(program, action);
+    try {
+        program.parse(argc, argv);
+        return action();
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+        std::fprintf(stderr, "salus: %s\n", error.what());
+    } catch (const salus::cli::UsageError& error) {
+        std::fprintf(stderr, "salus: %s\n", error.message.c_str());
+    }
+    return 2;
+}

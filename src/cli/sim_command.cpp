@@ -1,0 +1,253 @@
+// salus sim: runs a workload under one or more policies and prints a line each.
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/progress.h"
+#include "core/trace.h"
+#include "policies/table.h"
+#include "sim/job_file.h"
+#include "sim/report.h"
+#include "sim/simulation.h"
+#include "sim/timeline.h"
+#include "sim/workloads.h"
+
+namespace salus::cli {
+namespace {
+
+struct Arguments {
+    std::string jobs_file;
+    std::string workload;
+    std::string policies = "all";
+    std::string capacity = "16GiB";
+    std::string lanes = "auto";
+    std::string paging = "on";
+    std::string page_gbps = "12";
+    std::string switch_us = "145";
+    std::string profile = "learned";
+    std::string occupancy = "model";
+    std::string think_ms = "job";
+    std::string seeds = "1";
+    std::string timeline;
+    std::string record;
+    bool json = false;
+};
+
+double number(const std::string& option, const std::string& text, double least, bool least_allowed, double most) {
+    const auto value = parse_number(text);
+    if (!value) throw UsageError{fmt::format("{}: '{}' is not a number", option, text)};
+    if (*value < least || (!least_allowed && *value == least) || *value > most) {
+        throw UsageError{fmt::format("{}: {} is out of range: it must be {} {} and at most {}", option, text,
+                                     least_allowed ? "at least" : "more than", least, most)};
+    }
+    return *value;
+}
+
+bool one_of(const std::string& option, const std::string& text, std::string_view yes, std::string_view no) {
+    if (text != yes && text != no) throw UsageError{fmt::format("{}: '{}' is neither '{}' nor '{}'", option, text, yes, no)};
+    return text == yes;
+}
+
+std::vector<const Policy*> choose_policies(const std::string& list) {
+    if (list == "all") return {all_policies().begin(), all_policies().end()};
+    std::vector<std::string_view> names;
+    for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
+    std::vector<const Policy*> chosen;
+    for (std::string_view part : split(list, ',')) {
+        const std::string_view name = trim(part);
+        const Policy* policy = find_policy(name);
+        if (!policy) {
+            const auto near = nearest_name(name, names);
+            throw UsageError{fmt::format("unknown policy '{}'; {}", name,
+                                         near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+        }
+        chosen.push_back(policy);
+    }
+    return chosen;
+}
+
+sim::SimulationOptions options_of(const Arguments& a) {
+    sim::SimulationOptions options;
+    const auto capacity = parse_bytes(a.capacity);
+    if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 16GiB", a.capacity)};
+    options.engine.capacity = *capacity;
+    if (a.lanes != "auto") {
+        const auto lanes = parse_integer(a.lanes);
+        if (!lanes || *lanes < 1 || *lanes > 1000) throw UsageError{fmt::format("--lanes: '{}' is neither 'auto' nor a number from 1 to 1000", a.lanes)};
+        options.engine.lanes_max = static_cast<unsigned>(*lanes);
+    }
+    options.engine.paging = one_of("--paging", a.paging, "on", "off");
+    options.engine.page_bytes_per_s = 1e9 * number("--page-gbps", a.page_gbps, 0, false, 1e6);
+    options.switch_cost = seconds_of(1e-6 * number("--switch-us", a.switch_us, 0, true, 1e9));
+    options.engine.min_turn = options.switch_cost * 100;  // so that switching costs at most 1 %
+    options.profiles_known = one_of("--profile", a.profile, "known", "learned");
+    options.engine.strict = true;
+    if (a.occupancy != "model") options.occupancy = number("--occupancy", a.occupancy, 0, false, 1);
+    return options;
+}
+
+std::vector<sim::Job> jobs_of(const Arguments& a, std::uint64_t seed) {
+    const auto load = [&]() -> Result<std::vector<sim::Job>> {
+        if (a.jobs_file.empty()) return sim::make_workload(a.workload, seed);
+        Result<std::string> text = read_file(a.jobs_file);
+        if (!text) return Error{text.error()};
+        return sim::parse_job_file(text.value(), a.jobs_file);
+    };
+    Result<std::vector<sim::Job>> jobs = load();
+    if (!jobs) throw UsageError{jobs.error()};
+    if (a.think_ms != "job") {
+        const Duration think = seconds_of(1e-3 * number("--think-ms", a.think_ms, 0, true, 1e9));
+        for (sim::Job& job : jobs.value()) job.think = think;
+    }
+    return std::move(jobs).value();
+}
+
+void check_that_each_fits(const std::vector<sim::Job>& jobs, Bytes capacity) {
+    for (const sim::Job& job : jobs) {
+        if (job.persistent + job.ephemeral <= capacity) continue;
+        throw UsageError{fmt::format("job '{}' could never fit: it needs {} (P {} + T {}), the capacity is {}", job.name,
+                                     format_bytes(job.persistent + job.ephemeral), format_bytes(job.persistent),
+                                     format_bytes(job.ephemeral), format_bytes(capacity))};
+    }
+}
+
+nlohmann::ordered_json json_of(const sim::Figures& f) {
+    return {{"policy", f.policy},
+            {"makespan_s", f.makespan_s},
+            {"mean_queue_s", f.mean_queue_s},
+            {"mean_completion_s", f.mean_completion_s},
+            {"p95_completion_s", f.p95_completion_s},
+            {"busy_share", f.busy_share},
+            {"memory_peak_mib", f.memory_peak_mib},
+            {"memory_static_mib", f.memory_static_mib},
+            {"switches", f.switches},
+            {"paged_mib", f.paged_mib},
+            {"fairness", f.fairness},
+            {"memory_fairness", f.memory_fairness}};
+}
+
+/// Writes every event and what the engine made of it.
+class Recorder : public sim::Observer {
+public:
+    void after_event(const Event& event, Instant now, std::span<const salus::Action> actions, const sim::Simulation& s) override {
+        if (text_.empty()) text_ = format_header(s.options().engine, s.engine().policy().info.name) + "\n";
+        text_ += format_event(event, now) + "\n";
+        for (const salus::Action& action : actions) text_ += format_action(action) + "\n";
+    }
+    const std::string& text() const { return text_; }
+
+private:
+    std::string text_;
+};
+
+void write_or_complain(const std::string& path, std::string_view content) {
+    if (Result<Written> written = write_file(path, content); !written) throw UsageError{written.error()};
+}
+
+bool ends_with(std::string_view text, std::string_view end) { return text.size() >= end.size() && text.substr(text.size() - end.size()) == end; }
+
+int run(const Arguments& a) {
+    if (a.jobs_file.empty() == a.workload.empty()) throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME (salus sim --help lists them)"};
+    const std::vector<const Policy*> policies = choose_policies(a.policies);
+    sim::SimulationOptions options = options_of(a);
+    const SeedRange seeds = parse_seed_range(a.seeds);
+    const bool one_seed = seeds.first == seeds.last;
+    const bool svg = ends_with(a.timeline, ".svg");
+    if (!a.timeline.empty() && !svg && !ends_with(a.timeline, ".json")) throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
+    if (!a.timeline.empty() && !one_seed) throw UsageError{"--timeline draws one run: give one seed"};
+    if (!a.record.empty() && (!one_seed || policies.size() != 1)) throw UsageError{"--record keeps one run: give one seed and one policy"};
+
+    std::vector<sim::Figures> rows;
+    std::vector<sim::Panel> panels;
+    std::vector<sim::Job> jobs;
+    {
+        ProgressBar bar;
+        const double runs = static_cast<double>(policies.size()) * static_cast<double>(seeds.last - seeds.first + 1);
+        double done = 0;
+        for (const Policy* policy : policies) {
+            std::vector<sim::Figures> figures;
+            for (unsigned long long seed = seeds.first; seed <= seeds.last; ++seed, ++done) {
+                jobs = jobs_of(a, seed);
+                check_that_each_fits(jobs, options.engine.capacity);
+                options.seed = seed;
+                sim::Simulation simulation(options, jobs, *policy, fallback_policy());
+                sim::TimelineRecorder timeline;
+                Recorder recorder;
+                if (!a.timeline.empty()) simulation.observe(timeline);
+                if (!a.record.empty()) simulation.observe(recorder);
+                const sim::SimulationResult result = simulation.run([&](double share) { bar.show(policy->info.name, (done + share) / runs); });
+                SALUS_CHECK(result.finished, "every simulated job finishes");
+                figures.push_back(sim::figures_of(policy->info.name, jobs, result));
+                if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
+                if (!a.record.empty()) write_or_complain(a.record, recorder.text());
+            }
+            rows.push_back(sim::mean_of(figures));
+        }
+    }
+    if (!a.timeline.empty()) write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
+    if (a.json) {
+        nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
+        for (const sim::Figures& row : rows) out["policies"].push_back(json_of(row));
+        fmt::print("{}\n", out.dump(2));
+    } else {
+        fmt::print("{}", sim::format_table(rows));
+    }
+    return 0;
+}
+
+std::string workload_list() {
+    std::string text = "Workloads:\n";
+    for (const sim::WorkloadInfo& w : sim::all_workloads()) text += fmt::format("  {:<20} {}\n", w.name, w.what);
+    text += "\nPolicies:\n";
+    for (const Policy* p : all_policies()) text += fmt::format("  {:<20} {}\n", p->info.name, p->info.good_for);
+    return text;
+}
+
+}  // namespace
+
+SeedRange parse_seed_range(const std::string& text) {
+    const auto dots = text.find("..");
+    const auto first = parse_integer(text.substr(0, dots));
+    const auto last = dots == std::string::npos ? first : parse_integer(text.substr(dots + 2));
+    if (!first || !last || *first < 0 || *last < *first) {
+        throw UsageError{fmt::format("'{}' is neither a seed such as 7 nor a range of seeds such as 1..20", text)};
+    }
+    return {static_cast<unsigned long long>(*first), static_cast<unsigned long long>(*last)};
+}
+
+void add_sim_command(CLI::App& program, Action& action) {
+    CLI::App* sim = program.add_subcommand("sim", "Simulate a workload under scheduling policies");
+    auto a = std::make_shared<Arguments>();
+    sim->add_option("--jobs", a->jobs_file, "CSV of jobs; its header names the columns (docs/simulator.md)")->type_name("FILE");
+    sim->add_option("--workload", a->workload, "A built-in workload, with as many jobs as you like")->type_name("NAME[:N]");
+    sim->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")->type_name("NAMES")->capture_default_str();
+    sim->add_option("--capacity", a->capacity, "Memory of the device")->type_name("SIZE")->capture_default_str();
+    sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy sees fit")->type_name("N")->capture_default_str();
+    sim->add_option("--paging", a->paging, "Whether waiting jobs may be paged out: on or off")->type_name("on|off")->capture_default_str();
+    sim->add_option("--page-gbps", a->page_gbps, "Speed of paging in GB/s, each direction")->type_name("N")->capture_default_str();
+    sim->add_option("--switch-us", a->switch_us, "Cost of a switch in microseconds; a turn lasts at least 100 of them")->type_name("N")->capture_default_str();
+    sim->add_option("--profile", a->profile, "Whether P and T are known on arrival: known or learned")->type_name("KIND")->capture_default_str();
+    sim->add_option("--occupancy", a->occupancy, "Share of the device a job can use alone, for all jobs; 'model': each job's own")->type_name("N")->capture_default_str();
+    sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': each job's own")->type_name("N")->capture_default_str();
+    sim->add_option("--seed", a->seeds, "Seed, or a range A..B whose mean is shown")->type_name("N")->capture_default_str();
+    sim->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
+    sim->add_option("--record", a->record, "Write every event and action, for 'salus sim replay'")->type_name("FILE");
+    sim->add_flag("--json", a->json, "Print JSON instead of a table");
+    sim->footer(workload_list());
+    add_swarm_command(*sim, action);
+    add_replay_command(*sim, action);
+    sim->callback([a, sim, &action] {
+        if (sim->get_subcommands().empty()) action = [a] { return run(*a); };
+    });
+}
+
+}  // namespace salus::cli
