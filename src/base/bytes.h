@@ -11,8 +11,14 @@ struct Bytes {
 
     constexpr auto operator<=>(const Bytes&) const = default;
     constexpr double mib() const { return static_cast<double>(count) / (1024.0 * 1024.0); }
-    constexpr Bytes& operator+=(Bytes b) { count += b.count; return *this; }
-    constexpr Bytes& operator-=(Bytes b) { count -= b.count; return *this; }
+    constexpr Bytes& operator+=(Bytes b) {
+        count += b.count;
+        return *this;
+    }
+    constexpr Bytes& operator-=(Bytes b) {
+        count -= b.count;
+        return *this;
+    }
 };
 
 constexpr Bytes operator+(Bytes a, Bytes b) { return {a.count + b.count}; }

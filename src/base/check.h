@@ -25,7 +25,8 @@ CheckHandler set_check_handler(CheckHandler handler);
 
 }  // namespace salus
 
-#define SALUS_CHECK(condition, why)                                                                     \
-    do {                                                                                                \
-        if (!(condition)) [[unlikely]] ::salus::check_failed(__FILE__, __LINE__, #condition, why);      \
+#define SALUS_CHECK(condition, why)                                     \
+    do {                                                                \
+        if (!(condition)) [[unlikely]]                                  \
+            ::salus::check_failed(__FILE__, __LINE__, #condition, why); \
     } while (false)

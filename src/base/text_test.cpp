@@ -15,11 +15,26 @@ TEST(Text, ParseNumber) {
         std::string_view text;
         std::optional<double> number;
     } kCases[] = {
-        {"0", 0.0},            {"1.5", 1.5},          {"-2", -2.0},          {" 3\t", 3.0},
-        {"1e3", 1000.0},       {".5", 0.5},           {"5.", 5.0},           {"1E-3", 0.001},
-        {"", std::nullopt},    {"  ", std::nullopt},  {"1x", std::nullopt},  {"x", std::nullopt},
-        {"1 2", std::nullopt}, {"1,5", std::nullopt}, {"1e", std::nullopt},  {"0x10", std::nullopt},
-        {"nan", std::nullopt}, {"inf", std::nullopt}, {"-Infinity", std::nullopt}, {"1e999", std::nullopt},
+        {"0", 0.0},
+        {"1.5", 1.5},
+        {"-2", -2.0},
+        {" 3\t", 3.0},
+        {"1e3", 1000.0},
+        {".5", 0.5},
+        {"5.", 5.0},
+        {"1E-3", 0.001},
+        {"", std::nullopt},
+        {"  ", std::nullopt},
+        {"1x", std::nullopt},
+        {"x", std::nullopt},
+        {"1 2", std::nullopt},
+        {"1,5", std::nullopt},
+        {"1e", std::nullopt},
+        {"0x10", std::nullopt},
+        {"nan", std::nullopt},
+        {"inf", std::nullopt},
+        {"-Infinity", std::nullopt},
+        {"1e999", std::nullopt},
     };
     for (const auto& [text, number] : kCases) EXPECT_EQ(parse_number(text), number) << '"' << text << '"';
 }
@@ -85,15 +100,9 @@ TEST(Text, FormatBytes) {
         Bytes bytes;
         std::string_view text;
     } kCases[] = {
-        {Bytes{}, "0.0 MiB"},
-        {Bytes{1 << 19}, "0.5 MiB"},
-        {mebibytes(99), "99.0 MiB"},
-        {mebibytes(100), "100 MiB"},
-        {mebibytes(512), "512 MiB"},
-        {mebibytes(1023), "1023 MiB"},
-        {gibibytes(1), "1.0 GiB"},
-        {mebibytes(16282), "15.9 GiB"},
-        {gibibytes(2048), "2048.0 GiB"},
+        {Bytes{}, "0.0 MiB"},        {Bytes{1 << 19}, "0.5 MiB"},    {mebibytes(99), "99.0 MiB"},
+        {mebibytes(100), "100 MiB"}, {mebibytes(512), "512 MiB"},    {mebibytes(1023), "1023 MiB"},
+        {gibibytes(1), "1.0 GiB"},   {mebibytes(16282), "15.9 GiB"}, {gibibytes(2048), "2048.0 GiB"},
     };
     for (const auto& [bytes, text] : kCases) EXPECT_EQ(format_bytes(bytes), text);
 }

@@ -15,8 +15,14 @@ struct Duration {
 
     constexpr auto operator<=>(const Duration&) const = default;
     constexpr double seconds() const { return static_cast<double>(ns) * 1e-9; }
-    constexpr Duration& operator+=(Duration d) { ns += d.ns; return *this; }
-    constexpr Duration& operator-=(Duration d) { ns -= d.ns; return *this; }
+    constexpr Duration& operator+=(Duration d) {
+        ns += d.ns;
+        return *this;
+    }
+    constexpr Duration& operator-=(Duration d) {
+        ns -= d.ns;
+        return *this;
+    }
 };
 
 constexpr Duration operator+(Duration a, Duration b) { return {a.ns + b.ns}; }

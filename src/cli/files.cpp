@@ -13,7 +13,9 @@ struct Closer {
 };
 using File = std::unique_ptr<std::FILE, Closer>;
 
-Error failed(const char* what, const std::string& path) { return Error{std::string("cannot ") + what + " '" + path + "': " + std::strerror(errno)}; }
+Error failed(const char* what, const std::string& path) {
+    return Error{std::string("cannot ") + what + " '" + path + "': " + std::strerror(errno)};
+}
 
 }  // namespace
 

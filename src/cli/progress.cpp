@@ -22,8 +22,10 @@ void ProgressBar::show(std::string_view label, double share) {
     shown_ = true;
     constexpr int kWidth = 40;
     const int filled = std::clamp(static_cast<int>(share * kWidth), 0, kWidth);
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(kWidth - filled), '.');
-    std::fprintf(stderr, "\r[%s] %3.0f %%  %.*s\x1b[K", bar.c_str(), 100 * share, static_cast<int>(label.size()), label.data());
+    const std::string bar =
+        std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(kWidth - filled), '.');
+    std::fprintf(stderr, "\r[%s] %3.0f %%  %.*s\x1b[K", bar.c_str(), 100 * share, static_cast<int>(label.size()),
+                 label.data());
     std::fflush(stderr);
 }
 

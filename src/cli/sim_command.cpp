@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -67,8 +67,9 @@ std::vector<const Policy*> choose_policies(const std::string& list) {
         const Policy* policy = find_policy(name);
         if (!policy) {
             const auto near = nearest_name(name, names);
-            throw UsageError{fmt::format("unknown policy '{}'; {}", name,
-                                         near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+            throw UsageError{fmt::format(
+                "unknown policy '{}'; {}", name,
+                near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
         }
         chosen.push_back(policy);
     }
@@ -82,7 +83,8 @@ sim::SimulationOptions options_of(const Arguments& a) {
     options.engine.capacity = *capacity;
     if (a.lanes != "auto") {
         const auto lanes = parse_integer(a.lanes);
-        if (!lanes || *lanes < 1 || *lanes > 1000) throw UsageError{fmt::format("--lanes: '{}' is neither 'auto' nor a number from 1 to 1000", a.lanes)};
+        if (!lanes || *lanes < 1 || *lanes > 1000)
+            throw UsageError{fmt::format("--lanes: '{}' is neither 'auto' nor a number from 1 to 1000", a.lanes)};
         options.engine.lanes_max = static_cast<unsigned>(*lanes);
     }
     options.engine.paging = one_of("--paging", a.paging, "on", "off");
@@ -138,7 +140,8 @@ nlohmann::ordered_json json_of(const sim::Figures& f) {
 /// Writes every event and what the engine made of it.
 class Recorder : public sim::Observer {
 public:
-    void after_event(const Event& event, Instant now, std::span<const salus::Action> actions, const sim::Simulation& s) override {
+    void after_event(const Event& event, Instant now, std::span<const salus::Action> actions,
+                     const sim::Simulation& s) override {
         if (text_.empty()) text_ = format_header(s.options().engine, s.engine().policy().info.name) + "\n";
         text_ += format_event(event, now) + "\n";
         for (const salus::Action& action : actions) text_ += format_action(action) + "\n";
@@ -153,18 +156,23 @@ void write_or_complain(const std::string& path, std::string_view content) {
     if (Result<Written> written = write_file(path, content); !written) throw UsageError{written.error()};
 }
 
-bool ends_with(std::string_view text, std::string_view end) { return text.size() >= end.size() && text.substr(text.size() - end.size()) == end; }
+bool ends_with(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
 
 int run(const Arguments& a) {
-    if (a.jobs_file.empty() == a.workload.empty()) throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME (salus sim --help lists them)"};
+    if (a.jobs_file.empty() == a.workload.empty())
+        throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME (salus sim --help lists them)"};
     const std::vector<const Policy*> policies = choose_policies(a.policies);
     sim::SimulationOptions options = options_of(a);
     const SeedRange seeds = parse_seed_range(a.seeds);
     const bool one_seed = seeds.first == seeds.last;
     const bool svg = ends_with(a.timeline, ".svg");
-    if (!a.timeline.empty() && !svg && !ends_with(a.timeline, ".json")) throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
+    if (!a.timeline.empty() && !svg && !ends_with(a.timeline, ".json"))
+        throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
     if (!a.timeline.empty() && !one_seed) throw UsageError{"--timeline draws one run: give one seed"};
-    if (!a.record.empty() && (!one_seed || policies.size() != 1)) throw UsageError{"--record keeps one run: give one seed and one policy"};
+    if (!a.record.empty() && (!one_seed || policies.size() != 1))
+        throw UsageError{"--record keeps one run: give one seed and one policy"};
 
     std::vector<sim::Figures> rows;
     std::vector<sim::Panel> panels;
@@ -184,7 +192,8 @@ int run(const Arguments& a) {
                 Recorder recorder;
                 if (!a.timeline.empty()) simulation.observe(timeline);
                 if (!a.record.empty()) simulation.observe(recorder);
-                const sim::SimulationResult result = simulation.run([&](double share) { bar.show(policy->info.name, (done + share) / runs); });
+                const sim::SimulationResult result =
+                    simulation.run([&](double share) { bar.show(policy->info.name, (done + share) / runs); });
                 SALUS_CHECK(result.finished, "every simulated job finishes");
                 figures.push_back(sim::figures_of(policy->info.name, jobs, result));
                 if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
@@ -193,7 +202,8 @@ int run(const Arguments& a) {
             rows.push_back(sim::mean_of(figures));
         }
     }
-    if (!a.timeline.empty()) write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
+    if (!a.timeline.empty())
+        write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
     if (a.json) {
         nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
         for (const sim::Figures& row : rows) out["policies"].push_back(json_of(row));
@@ -227,17 +237,35 @@ SeedRange parse_seed_range(const std::string& text) {
 void add_sim_command(CLI::App& program, Action& action) {
     CLI::App* sim = program.add_subcommand("sim", "Simulate a workload under scheduling policies");
     auto a = std::make_shared<Arguments>();
-    sim->add_option("--jobs", a->jobs_file, "CSV of jobs; its header names the columns (docs/simulator.md)")->type_name("FILE");
+    sim->add_option("--jobs", a->jobs_file, "CSV of jobs; its header names the columns (docs/simulator.md)")
+        ->type_name("FILE");
     sim->add_option("--workload", a->workload, "A built-in workload, with as many jobs as you like")->type_name("NAME[:N]");
-    sim->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")->type_name("NAMES")->capture_default_str();
+    sim->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")
+        ->type_name("NAMES")
+        ->capture_default_str();
     sim->add_option("--capacity", a->capacity, "Memory of the device")->type_name("SIZE")->capture_default_str();
-    sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy sees fit")->type_name("N")->capture_default_str();
-    sim->add_option("--paging", a->paging, "Whether waiting jobs may be paged out: on or off")->type_name("on|off")->capture_default_str();
-    sim->add_option("--page-gbps", a->page_gbps, "Speed of paging in GB/s, each direction")->type_name("N")->capture_default_str();
-    sim->add_option("--switch-us", a->switch_us, "Cost of a switch in microseconds; a turn lasts at least 100 of them")->type_name("N")->capture_default_str();
-    sim->add_option("--profile", a->profile, "Whether P and T are known on arrival: known or learned")->type_name("KIND")->capture_default_str();
-    sim->add_option("--occupancy", a->occupancy, "Share of the device a job can use alone, for all jobs; 'model': each job's own")->type_name("N")->capture_default_str();
-    sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': each job's own")->type_name("N")->capture_default_str();
+    sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy sees fit")
+        ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--paging", a->paging, "Whether waiting jobs may be paged out: on or off")
+        ->type_name("on|off")
+        ->capture_default_str();
+    sim->add_option("--page-gbps", a->page_gbps, "Speed of paging in GB/s, each direction")
+        ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--switch-us", a->switch_us, "Cost of a switch in microseconds; a turn lasts at least 100 of them")
+        ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--profile", a->profile, "Whether P and T are known on arrival: known or learned")
+        ->type_name("KIND")
+        ->capture_default_str();
+    sim->add_option("--occupancy", a->occupancy,
+                    "Share of the device a job can use alone, for all jobs; 'model': each job's own")
+        ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': each job's own")
+        ->type_name("N")
+        ->capture_default_str();
     sim->add_option("--seed", a->seeds, "Seed, or a range A..B whose mean is shown")->type_name("N")->capture_default_str();
     sim->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     sim->add_option("--record", a->record, "Write every event and action, for 'salus sim replay'")->type_name("FILE");

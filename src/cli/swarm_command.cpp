@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -71,7 +71,8 @@ int run_swarm(const Arguments& a) {
     std::size_t shown = 0;
     for (const auto& [seed, failure] : failures) {
         if (shown++ == kShown) break;
-        fmt::print("seed {}: {}\n  replay it: salus sim fuzz --seeds {}{}\n", seed, failure, seed, canary ? fmt::format(" --canary {}", a.canary) : "");
+        fmt::print("seed {}: {}\n  replay it: salus sim fuzz --seeds {}{}\n", seed, failure, seed,
+                   canary ? fmt::format(" --canary {}", a.canary) : "");
     }
     if (failures.size() > kShown) fmt::print("... and {} more seeds\n", failures.size() - kShown);
     fmt::print("{} events\n{} passed, {} failed\n", events.load(), count - failures.size(), failures.size());
@@ -99,7 +100,10 @@ void add_swarm_command(CLI::App& sim, Action& action) {
     auto a = std::make_shared<Arguments>();
     fuzz->add_option("--seeds", a->seeds, "A seed, or a range A..B")->type_name("A..B")->required();
     fuzz->add_option("--canary", a->canary, "Run this deliberately broken policy, which must be caught")->type_name("NAME");
-    fuzz->add_option("--threads", a->threads, "Seeds run at once")->type_name("N")->check(CLI::Range(1u, 256u))->capture_default_str();
+    fuzz->add_option("--threads", a->threads, "Seeds run at once")
+        ->type_name("N")
+        ->check(CLI::Range(1u, 256u))
+        ->capture_default_str();
     fuzz->callback([a, &action] { action = [a] { return run_swarm(*a); }; });
 }
 

@@ -124,7 +124,8 @@ std::optional<Placement> Engine::find_place(const Client& client) const {
     if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, and no lane yet
         return to_charge <= free() ? std::optional(Placement{}) : std::nullopt;
     }
-    return lanes_.place({client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes}, free());
+    return lanes_.place(
+        {client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes}, free());
 }
 
 void Engine::admit(Client& client, const Placement& placement) {

@@ -1,4 +1,5 @@
-// Events, and what every one of them is followed by. Turns are in turns.cpp, memory in memory.cpp, admission in admission.cpp.
+// Events, and what every one of them is followed by. Turns are in turns.cpp, memory in memory.cpp, admission in
+// admission.cpp.
 #include "core/engine.h"
 
 #include <algorithm>
@@ -9,7 +10,12 @@
 namespace salus {
 
 Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
-    : options_(options), policy_(&policy), fallback_(&fallback), capacity_(options.capacity), largest_capacity_(options.capacity), limit_(options.capacity) {}
+    : options_(options),
+      policy_(&policy),
+      fallback_(&fallback),
+      capacity_(options.capacity),
+      largest_capacity_(options.capacity),
+      limit_(options.capacity) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -40,9 +46,7 @@ Instant Engine::deadline() const {
     return earliest;
 }
 
-const Client* Engine::find(ClientId id) const {
-    return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr;
-}
+const Client* Engine::find(ClientId id) const { return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr; }
 
 Client* Engine::known(ClientId id) {
     Client* client = index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr;
@@ -61,7 +65,8 @@ void Engine::drop(ClientId id, ProtocolFault fault) {
 
 Rank Engine::checked_rank(const Client& client) {
     const Rank rank = policy_->rank(client.facts, situation());
-    if (std::isfinite(rank.tier) && std::isfinite(rank.order)) [[likely]] return rank;
+    if (std::isfinite(rank.tier) && std::isfinite(rank.order)) [[likely]]
+        return rank;
     fall_back(PolicyFault::kRankNotFinite);
     return policy_->rank(client.facts, situation());
 }

@@ -14,7 +14,8 @@
 //
 // A client's memory, and what moves it:
 //
-//   kAbsent --admit, profile--> kResident --PageOut--> kPagingOut --PagedOut--> kPaged --PageIn--> kPagingIn --PagedIn--> kResident
+//   kAbsent --admit, profile--> kResident --PageOut--> kPagingOut --PagedOut--> kPaged --PageIn--> kPagingIn --PagedIn-->
+//   kResident
 //
 // A client is admitted when it has a lane. It may be resident without one: between its profiling turns, and while its lane
 // is lent to a client that needs room in mid-iteration.
@@ -37,16 +38,16 @@ namespace salus {
 
 struct EngineOptions {
     Bytes capacity;
-    unsigned lanes_max = 0;                  ///< lanes that may run at once; 0: as many as the policy wants
+    unsigned lanes_max = 0;  ///< lanes that may run at once; 0: as many as the policy wants
     bool paging = true;
-    Duration min_turn = microseconds(14500); ///< so long that switching costs at most 1 % of it
-    double page_bytes_per_s = 12e9;          ///< measured; sets how long a paged-in client stays at least
-    double page_share_max = 0.01;            ///< paging in and out takes at most this share of a stay under a time-sliced policy
+    Duration min_turn = microseconds(14500);  ///< so long that switching costs at most 1 % of it
+    double page_bytes_per_s = 12e9;           ///< measured; sets how long a paged-in client stays at least
+    double page_share_max = 0.01;  ///< paging in and out takes at most this share of a stay under a time-sliced policy
     Duration review_every = milliseconds(500);  ///< how often ranks of waiters and residents are compared anew
-    Duration reserve_after = minutes(5);     ///< a waiter that nothing else helps gets a reservation after this long
-    Duration rehome_after = seconds(10);     ///< members of a lane whose holder is stopped move after this long
+    Duration reserve_after = minutes(5);        ///< a waiter that nothing else helps gets a reservation after this long
+    Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
     unsigned profile_iterations = 2;
-    bool strict = false;                     ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
+    bool strict = false;  ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
 };
 
 enum class Turn : std::uint8_t { kParked, kReady, kRunning, kHoldingIdle };
@@ -58,30 +59,30 @@ struct Client {
     Turn turn = Turn::kParked;
     Residency residency = Residency::kAbsent;
     LaneId lane = kNoLane;
-    bool profiled = false;           ///< P and T are known
+    bool profiled = false;  ///< P and T are known
     bool pageable = true;
     bool stopped = false;
     bool refused = false;
     bool dropped = false;
     bool yield_asked = false;
-    bool mapped = false;             ///< it has its lane mapped, as far as its T reaches
-    bool demand_changed = false;     ///< facts.persistent or .ephemeral differ from what is reserved
-    bool stalled = false;            ///< waits in mid-iteration for what it said it needs
+    bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
+    bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
+    bool stalled = false;         ///< waits in mid-iteration for what it said it needs
     unsigned profile_iterations = 0;
 
-    Bytes reserved;                  ///< its P in equation (2)
-    Bytes observed;                  ///< what it was seen to use, if that is more: the rest is a debt
-    Bytes needed_persistent;         ///< while stalled
+    Bytes reserved;           ///< its P in equation (2)
+    Bytes observed;           ///< what it was seen to use, if that is more: the rest is a debt
+    Bytes needed_persistent;  ///< while stalled
     Bytes needed_ephemeral;
 
-    Instant charged_until;           ///< the turn's time is charged up to here
+    Instant charged_until;  ///< the turn's time is charged up to here
     Instant granted_at;
-    Instant waits_since;             ///< since when it wants to run and has no lane
+    Instant waits_since;  ///< since when it wants to run and has no lane
     Instant resident_since;
     Instant idle_since;
     Instant stopped_at;
-    Instant accrued_at;              ///< memory time is counted up to here
-    std::int32_t ready_index = -1;   ///< in its lane's ready list
+    Instant accrued_at;             ///< memory time is counted up to here
+    std::int32_t ready_index = -1;  ///< in its lane's ready list
     WaitReason told = WaitReason::kNothing;
     ClientId told_behind = kNoClient;
 
@@ -93,8 +94,8 @@ struct Client {
 
 /// What the engine has done so far. One struct feeds every viewer.
 struct Statistics {
-    std::uint64_t turns = 0;            ///< grants given
-    std::uint64_t switches = 0;         ///< grants to another client than the lane's last
+    std::uint64_t turns = 0;     ///< grants given
+    std::uint64_t switches = 0;  ///< grants to another client than the lane's last
     std::uint64_t yields_asked = 0;
     std::uint64_t revokes = 0;
     std::uint64_t admissions = 0;
@@ -102,7 +103,7 @@ struct Statistics {
     std::uint64_t denials = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t page_ins = 0;
-    Bytes paged;                        ///< both directions
+    Bytes paged;  ///< both directions
     std::uint64_t profiling_turns = 0;
     std::uint64_t lanes_opened = 0;
     std::uint64_t lane_resizes = 0;
@@ -159,7 +160,7 @@ private:
     void on(const event::SetCapacity& e);
     void on(const event::Timer& e);
 
-    Client* known(ClientId id);          ///< nullptr (and a Drop) if there is none
+    Client* known(ClientId id);  ///< nullptr (and a Drop) if there is none
     void drop(ClientId id, ProtocolFault fault);
     void unstall(Client& client);
     void remove(Client& client);
@@ -170,7 +171,9 @@ private:
     bool ranks_before(const Client& a, const Client& b);
     void fall_back(PolicyFault fault);
     template <typename A>
-    void act(const A& action) { actions_.emplace_back(action); }
+    void act(const A& action) {
+        actions_.emplace_back(action);
+    }
 
     // ---- turns.cpp: who runs ----
     void dispatch();
@@ -248,7 +251,7 @@ private:
     Instant now_{};
     Bytes capacity_;
     Bytes largest_capacity_;  ///< what the device has when nobody else uses it: what could ever fit
-    Bytes limit_;  ///< capacity, or more while a fall of it is not worked off yet
+    Bytes limit_;             ///< capacity, or more while a fall of it is not worked off yet
     Bytes persistent_total_;
     Lanes lanes_;
     std::vector<std::unique_ptr<Client>> by_id_;
@@ -262,14 +265,14 @@ private:
     std::int64_t ended_jobs_ = 0;
     std::uint64_t next_sequence_ = 0;
 
-    bool memory_changed_ = false;        ///< balance() has something to look at
-    bool boundary_awaited_ = false;      ///< a holder was asked to yield for the sake of its memory
-    bool trim_wanted_ = false;           ///< somebody left: lanes shrink
-    Instant balance_at_ = kNever;        ///< ... and at the latest then
-    std::size_t stalled_ = 0;            ///< clients that wait in mid-iteration
+    bool memory_changed_ = false;    ///< balance() has something to look at
+    bool boundary_awaited_ = false;  ///< a holder was asked to yield for the sake of its memory
+    bool trim_wanted_ = false;       ///< somebody left: lanes shrink
+    Instant balance_at_ = kNever;    ///< ... and at the latest then
+    std::size_t stalled_ = 0;        ///< clients that wait in mid-iteration
     std::size_t unprofiled_ = 0;
     ClientId reserved_for_ = kNoClient;
-    ClientId profiling_ = kNoClient;     ///< holds, or gathers the lanes for, a profiling turn
+    ClientId profiling_ = kNoClient;  ///< holds, or gathers the lanes for, a profiling turn
 };
 
 }  // namespace salus

@@ -36,9 +36,9 @@ struct Lane {
     // Turns, kept by the engine.
     ClientId holder = kNoClient;
     ClientId last_holder = kNoClient;
-    Instant yield_at = kNever;                ///< when the holder is to be asked to yield
-    bool blocked = false;                     ///< its holder has been stopped for long: nobody joins it
-    std::vector<const ClientFacts*> ready;    ///< members that want to run and could
+    Instant yield_at = kNever;              ///< when the holder is to be asked to yield
+    bool blocked = false;                   ///< its holder has been stopped for long: nobody joins it
+    std::vector<const ClientFacts*> ready;  ///< members that want to run and could
 
     /// The largest T of its members: the least size it may have.
     Bytes required() const;
@@ -58,7 +58,7 @@ struct Placement {
 /// Who asks for a place.
 struct PlacementRequest {
     UserId user{};
-    Bytes persistent;       ///< still to be charged; 0 when it is on the device already
+    Bytes persistent;  ///< still to be charged; 0 when it is on the device already
     Bytes ephemeral;
     bool may_open = true;   ///< the policy wants one more lane
     bool may_share = true;  ///< it may go into a lane that others are in

@@ -327,9 +327,9 @@ TEST_F(LanesTest, BrokenContractsFailTheCheck) {
 struct ModelMapping {
     bool member = true;
     std::int64_t ephemeral = 0;
-    std::int64_t mapped = 0;                                       ///< in the client
-    std::deque<std::pair<std::uint32_t, std::int64_t>> requests;   ///< not carried out yet
-    std::vector<std::int64_t> possible;                            ///< sizes not ruled out by an answer to the newest request
+    std::int64_t mapped = 0;                                      ///< in the client
+    std::deque<std::pair<std::uint32_t, std::int64_t>> requests;  ///< not carried out yet
+    std::vector<std::int64_t> possible;                           ///< sizes not ruled out by an answer to the newest request
 
     void ask(std::uint32_t version, std::int64_t size) {
         requests.emplace_back(version, size);
@@ -368,9 +368,13 @@ public:
         const ClientId client{static_cast<std::uint32_t>(random_.below(4))};
         switch (random_.below(10)) {
             case 0: admit(client); break;
-            case 1: if (lane != kNoLane) join(lane, client, upto(model_[lane].size)); break;
+            case 1:
+                if (lane != kNoLane) join(lane, client, upto(model_[lane].size));
+                break;
             case 2: part(lane, client); break;
-            case 3: if (lane != kNoLane) resize(lane, model_[lane].required() + upto(8)); break;
+            case 3:
+                if (lane != kNoLane) resize(lane, model_[lane].required() + upto(8));
+                break;
             case 4: forget(client); break;
             case 5: close_empty(); break;
             case 6: answer_nonsense(lane, client); break;

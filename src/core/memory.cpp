@@ -1,6 +1,5 @@
 // Memory: debts, growth in mid-iteration, lanes that shrink, spread and move, paging.
 #include <algorithm>
-#include <tuple>
 
 #include "base/check.h"
 #include "core/engine.h"
@@ -28,9 +27,8 @@ void Engine::balance() {
     repay_debts();
     if (stalled_ > 0) serve_stalled();
     rehome_from_stopped();
-    const bool in_debt = reserved() > capacity_ || std::any_of(active_.begin(), active_.end(), [](const Client* c) {
-                             return c->debt() > Bytes{};
-                         });
+    const bool in_debt = reserved() > capacity_ ||
+                         std::any_of(active_.begin(), active_.end(), [](const Client* c) { return c->debt() > Bytes{}; });
     // Placing anyone just before or during a profiling turn would only be undone by it.
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
     if (stalled_ == 0 && !in_debt && !profiling) {
@@ -304,7 +302,10 @@ void Engine::tell_waits() {
     for (Client* client : active_) {
         auto [reason, behind] = why_waits(*client);
         // Turns pass too quickly to be told one by one; who wants to know asks why_waits().
-        if (reason == WaitReason::kTurn || reason == WaitReason::kMapping) std::tie(reason, behind) = std::pair(WaitReason::kNothing, kNoClient);
+        if (reason == WaitReason::kTurn || reason == WaitReason::kMapping) {
+            reason = WaitReason::kNothing;
+            behind = kNoClient;
+        }
         if (reason == client->told && behind == client->told_behind) continue;
         client->told = reason;
         client->told_behind = behind;

@@ -4,7 +4,9 @@
 
 namespace salus {
 
-ClientId Policy::choose(Candidates candidates, const Situation& now) const { return lowest_rank(*this, candidates, now)->id; }
+ClientId Policy::choose(Candidates candidates, const Situation& now) const {
+    return lowest_rank(*this, candidates, now)->id;
+}
 
 bool Policy::urgent(const ClientFacts&, const ClientFacts&) const { return false; }
 

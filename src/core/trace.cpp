@@ -27,19 +27,20 @@ Field(const char*, Member T::*) -> Field<T, Member>;
 template <typename T>
 struct Schema;
 
-#define SALUS_SCHEMA(type, word, ...)                             \
-    template <>                                                   \
-    struct Schema<type> {                                         \
-        using Self = type;                                        \
-        static constexpr std::string_view name = word;            \
-        static constexpr auto fields = std::tuple(__VA_ARGS__);   \
+#define SALUS_SCHEMA(type, word, ...)                           \
+    template <>                                                 \
+    struct Schema<type> {                                       \
+        using Self = type;                                      \
+        static constexpr std::string_view name = word;          \
+        static constexpr auto fields = std::tuple(__VA_ARGS__); \
     };
 #define SALUS_FIELD(member) Field(#member, &Self::member)
 
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
              SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy))
-SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy))
+SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral),
+             SALUS_FIELD(occupancy))
 SALUS_SCHEMA(event::Need, "need", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral))
 SALUS_SCHEMA(event::Observe, "observe", SALUS_FIELD(client), SALUS_FIELD(persistent))
 SALUS_SCHEMA(event::Want, "want", SALUS_FIELD(client))
@@ -52,15 +53,18 @@ SALUS_SCHEMA(event::Leave, "leave", SALUS_FIELD(client), SALUS_FIELD(iterations)
 SALUS_SCHEMA(event::Die, "die", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Stop, "stop", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
-SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight), SALUS_FIELD(iterations_total))
+SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
+             SALUS_FIELD(iterations_total))
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
 SALUS_SCHEMA(event::Timer, "timer")
 
 SALUS_SCHEMA(action::Admit, "admit", SALUS_FIELD(client), SALUS_FIELD(lane))
 SALUS_SCHEMA(action::Refuse, "refuse", SALUS_FIELD(client), SALUS_FIELD(need), SALUS_FIELD(capacity))
-SALUS_SCHEMA(action::AssignLane, "assign-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size), SALUS_FIELD(version))
-SALUS_SCHEMA(action::ResizeLane, "resize-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size), SALUS_FIELD(version))
+SALUS_SCHEMA(action::AssignLane, "assign-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size),
+             SALUS_FIELD(version))
+SALUS_SCHEMA(action::ResizeLane, "resize-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size),
+             SALUS_FIELD(version))
 SALUS_SCHEMA(action::CloseLane, "close-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(version))
 SALUS_SCHEMA(action::Grant, "grant", SALUS_FIELD(client), SALUS_FIELD(lane))
 SALUS_SCHEMA(action::Yield, "yield", SALUS_FIELD(client))
@@ -73,9 +77,9 @@ SALUS_SCHEMA(action::Wait, "wait", SALUS_FIELD(client), SALUS_FIELD(reason), SAL
 SALUS_SCHEMA(action::FallBack, "fall-back", SALUS_FIELD(fault))
 SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 
-SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging), SALUS_FIELD(min_turn),
-             SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every), SALUS_FIELD(reserve_after),
-             SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations))
+SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging),
+             SALUS_FIELD(min_turn), SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every),
+             SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations))
 
 // ----------------------------------------------------------------------------------------------------------- writing
 
@@ -109,8 +113,11 @@ std::string value_text(const V& value) {
 
 template <typename T>
 void write_fields(std::string& out, const T& object) {
-    std::apply([&](const auto&... field) { ((out += ' ', out += field.name, out += '=', out += value_text(object.*field.member)), ...); },
-               Schema<T>::fields);
+    std::apply(
+        [&](const auto&... field) {
+            ((out += ' ', out += field.name, out += '=', out += value_text(object.*field.member)), ...);
+        },
+        Schema<T>::fields);
 }
 
 // ----------------------------------------------------------------------------------------------------------- reading
@@ -217,7 +224,8 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
         if (!engine) {
             EngineOptions options;
             const auto policy_name = value_of(words, "policy");
-            if (words.size() < 2 || words[0] != "salus-trace" || words[1] != "1" || !policy_name) return error("not a salus trace");
+            if (words.size() < 2 || words[0] != "salus-trace" || words[1] != "1" || !policy_name)
+                return error("not a salus trace");
             const Policy* policy = find_policy(*policy_name);
             if (!policy) return error("unknown policy '" + std::string(*policy_name) + "'");
             const std::string_view bad = read_fields(words, options, find_policy);
@@ -227,12 +235,14 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
         }
         if (line.front() == ' ') {
             if (shown == expected.size()) return error("the engine does not do this now: " + std::string(trim(line)));
-            if (trim(expected[shown]) != trim(line)) return error("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
+            if (trim(expected[shown]) != trim(line))
+                return error("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
             ++shown;
             ++replay.actions;
             continue;
         }
-        if (shown != expected.size()) return error("before this the engine now also does '" + std::string(trim(expected[shown])) + "'");
+        if (shown != expected.size())
+            return error("before this the engine now also does '" + std::string(trim(expected[shown])) + "'");
         const auto at = line.front() == '@' && words.size() > 1 ? parse_integer(words[0].substr(1)) : std::nullopt;
         if (!at || Instant{*at} < last) return error("an event starts with '@' and a time that does not go back");
         Result<Event> event = read_event(words, find_policy);

@@ -115,7 +115,8 @@ void Engine::became_ready(Client& client) {
     for (Lane& lane : lanes_.all()) {
         if (lane.holder == kNoClient) continue;
         const Client& holder = *by_id_[index_of(lane.holder)];
-        if (!last || holder.turn == Turn::kHoldingIdle || ranks_before(*by_id_[index_of(last->holder)], holder)) last = &lane;
+        if (!last || holder.turn == Turn::kHoldingIdle || ranks_before(*by_id_[index_of(last->holder)], holder))
+            last = &lane;
         if (holder.turn == Turn::kHoldingIdle) break;
     }
     if (last) contend(*last, client);

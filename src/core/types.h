@@ -1,8 +1,8 @@
 // What enters and what leaves the engine, and what policies are told.
 //
 // Words used below (the whole glossary is in ARCHITECTURE.md):
-//   P   persistent memory: what a client keeps across boundaries      T   ephemeral memory: what it needs inside an iteration
-//   C   the device's capacity                                         L_l the size of lane l
+//   P   persistent memory: what a client keeps across boundaries      T   ephemeral memory: what it needs inside an
+//   iteration C   the device's capacity                                         L_l the size of lane l
 //
 // The safety condition, which holds after every event:
 //
@@ -35,18 +35,18 @@ struct ClientFacts {
     int priority = 0;            ///< larger is more urgent
     double weight = 1.0;         ///< share under fair
 
-    Duration attained;                   ///< time held on the device so far
-    double virtual_time_s = 0;           ///< attained / weight, raised to the least contender's level when it joins anew
-    Instant last_ran{-1};                ///< when it last ran, as far as it has been charged; negative: not yet
+    Duration attained;          ///< time held on the device so far
+    double virtual_time_s = 0;  ///< attained / weight, raised to the least contender's level when it joins anew
+    Instant last_ran{-1};       ///< when it last ran, as far as it has been charged; negative: not yet
     std::uint64_t iterations_done = 0;
     std::uint64_t iterations_total = 0;  ///< 0: not known
     Duration iteration_time;             ///< mean so far, or as stated; 0: not known
 
     Bytes persistent;
     Bytes ephemeral;
-    double occupancy = 1.0;              ///< share of the device that it can use alone
-    Duration idle;                       ///< time in which it wanted nothing
-    double memory_time_gib_s = 0;        ///< integral of the memory it kept others from using
+    double occupancy = 1.0;        ///< share of the device that it can use alone
+    Duration idle;                 ///< time in which it wanted nothing
+    double memory_time_gib_s = 0;  ///< integral of the memory it kept others from using
     Instant attached_at;
 
     /// The share of the device it uses when it never waits: its occupancy, less the time it spends on the host.
@@ -154,17 +154,17 @@ using Event = std::variant<event::Attach, event::Demand, event::Need, event::Obs
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {
-    kNothing,         ///< it runs, or wants nothing
-    kTurn,            ///< its lane is in use by another
-    kMemory,          ///< its P and T do not fit yet
-    kReservation,     ///< the room is kept for a client that has waited longer
-    kProfiling,       ///< another client's first iterations need the device to themselves
-    kPaging,          ///< its P is on the way
-    kMapping,         ///< its lane is being mapped
-    kStoppedHolder,   ///< its lane is held by a client that is stopped
-    kOrder,           ///< the policy lets an earlier one go first
-    kPaused,          ///< it is stopped itself
-    kRefused,         ///< it could never fit
+    kNothing,        ///< it runs, or wants nothing
+    kTurn,           ///< its lane is in use by another
+    kMemory,         ///< its P and T do not fit yet
+    kReservation,    ///< the room is kept for a client that has waited longer
+    kProfiling,      ///< another client's first iterations need the device to themselves
+    kPaging,         ///< its P is on the way
+    kMapping,        ///< its lane is being mapped
+    kStoppedHolder,  ///< its lane is held by a client that is stopped
+    kOrder,          ///< the policy lets an earlier one go first
+    kPaused,         ///< it is stopped itself
+    kRefused,        ///< it could never fit
 };
 std::string_view name_of(WaitReason reason);
 
@@ -176,8 +176,8 @@ std::string_view name_of(PolicyFault fault);
 
 enum class ProtocolFault : std::uint8_t {
     kUnknownClient,
-    kNoGrant,           ///< reported a boundary or a need without a grant
-    kNotAsked,          ///< acknowledged what it was not asked for
+    kNoGrant,   ///< reported a boundary or a need without a grant
+    kNotAsked,  ///< acknowledged what it was not asked for
     kAlreadyStalled,
 };
 std::string_view name_of(ProtocolFault fault);

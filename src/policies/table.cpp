@@ -3,6 +3,7 @@
 #include <array>
 
 // One row a policy: its file defines `const Policy& NAME_policy()`.
+// clang-format off
 #define SALUS_POLICIES(row) \
     row(fifo)               \
     row(srtf)               \
@@ -11,6 +12,7 @@
     row(rr)                 \
     row(priority)           \
     row(pack)
+// clang-format on
 
 namespace salus {
 

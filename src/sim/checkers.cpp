@@ -15,7 +15,8 @@ using Phase = SimulatedClient::Phase;
 bool in_iteration(const SimulatedClient& c) { return c.phase == Phase::kRunning || c.phase == Phase::kStalled; }
 
 bool anybody_stopped(const Simulation& s) {
-    return std::any_of(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
+    return std::any_of(s.clients().begin(), s.clients().end(),
+                       [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
 }
 
 bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && s.jobs()[i].pageable; }
@@ -83,13 +84,15 @@ void Checkers::check_lanes(const Simulation& s) const {
                                      [](const Disturbance& d) { return d.kind == Disturbance::Kind::kStop; }) ||
                          std::any_of(s.jobs().begin(), s.jobs().end(),
                                      [](const Job& job) { return !job.growth.empty() || job.stated_share < 1.0; });
-    SALUS_CHECK(lanes_max == 0 || excused || running <= static_cast<std::ptrdiff_t>(lanes_max), "more lanes run than allowed");
+    SALUS_CHECK(lanes_max == 0 || excused || running <= static_cast<std::ptrdiff_t>(lanes_max),
+                "more lanes run than allowed");
 }
 
 void Checkers::check_iterations(const Simulation& s) const {
     for (const Client* client : s.engine().clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
-        SALUS_CHECK(c.phase == Phase::kGone || client->facts.iterations_done <= c.reported, "an iteration was counted twice");
+        SALUS_CHECK(c.phase == Phase::kGone || client->facts.iterations_done <= c.reported,
+                    "an iteration was counted twice");
         SALUS_CHECK(c.iterations <= s.jobs()[index_of(client->facts.id)].iterations, "an iteration was run twice");
     }
 }
@@ -128,7 +131,8 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     if (lanes_max > 0 && running >= lanes_max) return;
     for (const Client* client : engine.clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane || client->residency != Residency::kResident) continue;
+        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane || client->residency != Residency::kResident)
+            continue;
         if (held.contains(client->lane) || !client->mapped || client->turn != Turn::kReady) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
     }
@@ -157,17 +161,18 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     }
     round = round * (present + 1);
     const bool disturbed = anybody_stopped(s) || std::holds_alternative<event::SetPolicy>(event) ||
-                           std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event) ||
-                           engine.capacity() < s.options().engine.capacity;
+                           std::holds_alternative<event::SetCapacity>(event) ||
+                           std::holds_alternative<event::Continue>(event) || engine.capacity() < s.options().engine.capacity;
     if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || disturbed) last_progress_ = s.now();
     iterations_seen_ = iterations;
     const Duration answers = s.options().answer_delay_max * 40;
     SALUS_CHECK(s.now() - last_progress_ <= seconds(60) + round * 4 + answers, "somebody wants to run, and nobody does");
 
-    // Under a policy that claims it, nobody starves: in its lane one waits for some rounds of turns; outside, where all can
-    // be paged, for some rounds of stays as well (some: under fair, one that had the device to itself for a stay is that far
-    // ahead, and those behind may be slow to catch up because they think).
-    const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s / engine.options().page_share_max);
+    // Under a policy that claims it, nobody starves: one waits for some rounds of turns and, where there is paging, of
+    // stays. Some, because one that had the device to itself for a stay is that far ahead under fair, and those behind may
+    // be slow to catch up since they think; more of them outside a lane than inside.
+    const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
+                                     engine.options().page_share_max);
     const Duration least_turns = engine.options().min_turn * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
@@ -182,7 +187,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         const bool excused = lane ? lane->holder != kNoClient && engine.find(lane->holder)->stalled : !all_pageable;
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
-        const Duration stays = client->lane == kNoLane || client->residency != Residency::kResident ? (stay + answers) * (present * 8) : answers;
+        const bool in_lane = client->lane != kNoLane && client->residency == Residency::kResident;
+        const Duration stays = s.options().engine.paging ? (stay + answers) * (present * (in_lane ? 2 : 8)) : answers;
         waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays);
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }

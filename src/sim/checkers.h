@@ -12,7 +12,8 @@ namespace salus::sim {
 
 class Checkers : public Observer {
 public:
-    void after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& simulation) override;
+    void after_event(const Event& event, Instant now, std::span<const Action> actions,
+                     const Simulation& simulation) override;
 
     /// Once the run is over: everybody came to an end that is justified.
     static void check_end(const Simulation& simulation, const SimulationResult& result);

@@ -36,9 +36,9 @@ struct Job {
 
     // What the swarm adds.
     bool pageable = true;
-    double stated_share = 1.0;         ///< of its true P and T, where it states them
-    bool states_length = true;         ///< whether iterations is told
-    std::vector<Growth> growth;        ///< in order of `from`
+    double stated_share = 1.0;   ///< of its true P and T, where it states them
+    bool states_length = true;   ///< whether iterations is told
+    std::vector<Growth> growth;  ///< in order of `from`
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }
 };

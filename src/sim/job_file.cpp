@@ -59,7 +59,8 @@ bool has_control_character(std::string_view text) {
 std::string format_name(std::string_view name) {
     SALUS_CHECK(!trim(name).empty() && !has_control_character(name), "this name cannot be written to a job file");
     // A bare '#' would make the row a comment, and blanks at the ends of a bare field mean nothing.
-    if (name.find_first_of(",\"") == std::string_view::npos && name[0] != '#' && trim(name) == name) return std::string(name);
+    if (name.find_first_of(",\"") == std::string_view::npos && name[0] != '#' && trim(name) == name)
+        return std::string(name);
     std::string quoted = "\"";
     for (char c : name) quoted.append(c == '"' ? 2 : 1, c);
     return quoted + '"';
@@ -78,11 +79,12 @@ constexpr Duration kMillisecond = milliseconds(1);
 
 // An iteration takes at least a nanosecond, the clock's tick. Weights are bounded because service is divided by them.
 constexpr auto kColumns = std::to_array<Column>({
-    {"name", true, {},
+    {"name",
+     true,
+     {},
      [](Job& job, const Field& field) { job.name = field.text; },
      [](const Job& job) { return format_name(job.name); }},
-    {"arrival_s", true, Range{0, kSecondsMax},
-     [](Job& job, const Field& field) { job.arrival = field.in(kSecond); },
+    {"arrival_s", true, Range{0, kSecondsMax}, [](Job& job, const Field& field) { job.arrival = field.in(kSecond); },
      [](const Job& job) { return format_exactly(job.arrival, kSecond); }},
     {"iterations", true, whole(1, kIterationsMax),
      [](Job& job, const Field& field) { job.iterations = static_cast<std::uint64_t>(field.number); },
@@ -99,17 +101,14 @@ constexpr auto kColumns = std::to_array<Column>({
     {"priority", false, whole(-1000, 1000),
      [](Job& job, const Field& field) { job.priority = static_cast<int>(field.number); },
      [](const Job& job) { return fmt::format("{}", job.priority); }},
-    {"weight", false, Range{1e-6, 1e6},
-     [](Job& job, const Field& field) { job.weight = field.number; },
+    {"weight", false, Range{1e-6, 1e6}, [](Job& job, const Field& field) { job.weight = field.number; },
      [](const Job& job) { return fmt::format("{}", job.weight); }},
     {"user", false, whole(0, 4294967295.0),
      [](Job& job, const Field& field) { job.user = UserId{static_cast<std::uint32_t>(field.number)}; },
      [](const Job& job) { return fmt::format("{}", static_cast<std::uint32_t>(job.user)); }},
-    {"think_ms", false, Range{0, kMillisecondsMax},
-     [](Job& job, const Field& field) { job.think = field.in(kMillisecond); },
+    {"think_ms", false, Range{0, kMillisecondsMax}, [](Job& job, const Field& field) { job.think = field.in(kMillisecond); },
      [](const Job& job) { return format_exactly(job.think, kMillisecond); }},
-    {"startup_s", false, Range{0, kSecondsMax},
-     [](Job& job, const Field& field) { job.startup = field.in(kSecond); },
+    {"startup_s", false, Range{0, kSecondsMax}, [](Job& job, const Field& field) { job.startup = field.in(kSecond); },
      [](const Job& job) { return format_exactly(job.startup, kSecond); }},
     {"occupancy", false, Range{.low = 0, .high = 1, .above_low = true},
      [](Job& job, const Field& field) { job.occupancy = field.number; },
@@ -139,7 +138,12 @@ std::string shown(std::string_view text) {
     std::size_t end = std::min(text.size(), kShownMax);
     while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // within UTF-8
     std::string out(text.substr(0, end));
-    std::replace_if(out.begin(), out.end(), [](char c) { return has_control_character({&c, 1}); }, '?');
+    std::replace_if(
+        out.begin(), out.end(),
+        [](char c) {
+            return has_control_character({&c, 1});
+        },
+        '?');
     return end < text.size() ? out + "..." : out;
 }
 
@@ -236,7 +240,8 @@ private:
 
     static std::string unknown(std::string_view name) {
         if (name.empty()) return "it has no name";
-        if (const auto nearest = nearest_name(name, kNames)) return fmt::format("no such column; did you mean {}?", *nearest);
+        if (const auto nearest = nearest_name(name, kNames))
+            return fmt::format("no such column; did you mean {}?", *nearest);
         return fmt::format("no such column; there are {}", join(kNames, ", "));
     }
 

@@ -5,8 +5,8 @@
 //   "chat, small",12.5,400,18,71.7,512,10
 //
 // The header names the columns, in any order; those from `priority` on (weight, user, think_ms, startup_s, occupancy) may be
-// left out, or left empty in a row: the default then holds. Blank lines and lines that start with '#' are skipped. A field may
-// stand in double quotes, with "" for a quote inside; it ends on its line.
+// left out, or left empty in a row: the default then holds. Blank lines and lines that start with '#' are skipped. A field
+// may stand in double quotes, with "" for a quote inside; it ends on its line.
 #pragma once
 
 #include <span>

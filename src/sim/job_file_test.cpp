@@ -94,8 +94,10 @@ TEST(JobFile, NamesAreReadAsWritten) {
 }
 
 TEST(JobFile, SkipsWhatIsNoRow) {
-    const auto jobs = parse_job_file("\xef\xbb\xbf# jobs\r\n\r\n" + kHeader + "\r\n#a,b\r\n  \t\r\n"
-                                     "\"a\",0,1,5,1,2\r\n\nb,1,1,5,1,3", "jobs.csv");
+    const auto jobs = parse_job_file("\xef\xbb\xbf# jobs\r\n\r\n" + kHeader +
+                                         "\r\n#a,b\r\n  \t\r\n"
+                                         "\"a\",0,1,5,1,2\r\n\nb,1,1,5,1,3",
+                                     "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     ASSERT_EQ(jobs.value().size(), 2u);
     EXPECT_EQ(jobs.value()[0].ephemeral, mebibytes(2));
@@ -200,8 +202,10 @@ TEST(JobFile, ErrorsOfOptionalColumns) {
 }
 
 TEST(JobFile, TakesTheLargestFigures) {
-    const auto jobs = parse_job_file(kEveryHeader + "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1\n"
-                                                    "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300\n", "jobs.csv");
+    const auto jobs = parse_job_file(kEveryHeader +
+                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1\n"
+                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300\n",
+                                     "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     const Job& a = jobs.value()[0];
     const Job& b = jobs.value()[1];
@@ -209,8 +213,9 @@ TEST(JobFile, TakesTheLargestFigures) {
     EXPECT_EQ(b.service(), seconds(1'000'000'000));
     EXPECT_EQ(a.persistent, mebibytes(1'000'000'000));
     // What a simulation adds up for one job.
-    EXPECT_LT(static_cast<double>(a.arrival.ns) + static_cast<double>(a.startup.ns) + 2 * static_cast<double>(b.service().ns),
-              static_cast<double>(std::numeric_limits<std::int64_t>::max()));
+    EXPECT_LT(
+        static_cast<double>(a.arrival.ns) + static_cast<double>(a.startup.ns) + 2 * static_cast<double>(b.service().ns),
+        static_cast<double>(std::numeric_limits<std::int64_t>::max()));
 }
 
 TEST(JobFile, WritesACsvForPeople) {
@@ -223,7 +228,8 @@ TEST(JobFile, WritesACsvForPeople) {
     job.ephemeral = Bytes{mebibytes(6217).count + 524288};
     job.startup = nanoseconds(10);
     job.occupancy = 0.1;
-    EXPECT_EQ(format_job_file({&job, 1}), kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1\n");
+    EXPECT_EQ(format_job_file({&job, 1}),
+              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1\n");
 }
 
 TEST(JobFile, RoundTrip) {

@@ -25,9 +25,9 @@ double quantile(std::vector<double> values, double share) {
 }
 
 constexpr auto kNumbers = std::to_array<double Figures::*>(
-    {&Figures::makespan_s, &Figures::mean_queue_s, &Figures::mean_completion_s, &Figures::p95_completion_s, &Figures::busy_share,
-     &Figures::memory_peak_mib, &Figures::memory_static_mib, &Figures::switches, &Figures::paged_mib, &Figures::fairness,
-     &Figures::memory_fairness});
+    {&Figures::makespan_s, &Figures::mean_queue_s, &Figures::mean_completion_s, &Figures::p95_completion_s,
+     &Figures::busy_share, &Figures::memory_peak_mib, &Figures::memory_static_mib, &Figures::switches, &Figures::paged_mib,
+     &Figures::fairness, &Figures::memory_fairness});
 
 std::string format_seconds(double s) {
     if (s < 100) return fmt::format("{:.2f} s", s);
@@ -35,7 +35,9 @@ std::string format_seconds(double s) {
     return fmt::format("{:.1f} min", s / 60);
 }
 
-std::string format_mib(double mib) { return mib < 1024 ? fmt::format("{:.0f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024); }
+std::string format_mib(double mib) {
+    return mib < 1024 ? fmt::format("{:.0f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
 
 }  // namespace
 
@@ -59,7 +61,8 @@ Figures figures_of(std::string_view policy, std::span<const Job> jobs, const Sim
         const double took_s = (job.end - job.arrival).seconds();
         queue.push_back((job.first_run - job.arrival).seconds());
         completion.push_back(took_s);
-        const Duration alone = jobs[i].service() + jobs[i].startup + jobs[i].think * static_cast<std::int64_t>(jobs[i].iterations - 1);
+        const Duration alone =
+            jobs[i].service() + jobs[i].startup + jobs[i].think * static_cast<std::int64_t>(jobs[i].iterations - 1);
         progress.push_back(took_s > 0 ? alone.seconds() / took_s : 1.0);
         memory.push_back(took_s > 0 ? job.memory_time_gib_s / took_s : 0.0);
     }
@@ -91,14 +94,15 @@ Figures mean_of(std::span<const Figures> runs) {
 
 std::string format_table(std::span<const Figures> rows) {
     std::vector<std::array<std::string, 12>> cells;
-    cells.push_back({"policy", "makespan", "queueing", "completion", "p95", fmt::format("against {}", rows.front().policy), "busy",
-                     "memory", "static", "switches", "paged", "fairness"});
+    cells.push_back({"policy", "makespan", "queueing", "completion", "p95", fmt::format("against {}", rows.front().policy),
+                     "busy", "memory", "static", "switches", "paged", "fairness"});
     for (const Figures& f : rows) {
-        cells.push_back({f.policy, format_seconds(f.makespan_s), format_seconds(f.mean_queue_s), format_seconds(f.mean_completion_s),
-                         format_seconds(f.p95_completion_s),
-                         f.mean_completion_s > 0 ? fmt::format("{:.2f}x", rows.front().mean_completion_s / f.mean_completion_s) : "-",
-                         fmt::format("{:.1f} %", 100 * f.busy_share), format_mib(f.memory_peak_mib), format_mib(f.memory_static_mib),
-                         fmt::format("{:.0f}", f.switches), format_mib(f.paged_mib), fmt::format("{:.3f}", f.fairness)});
+        cells.push_back(
+            {f.policy, format_seconds(f.makespan_s), format_seconds(f.mean_queue_s), format_seconds(f.mean_completion_s),
+             format_seconds(f.p95_completion_s),
+             f.mean_completion_s > 0 ? fmt::format("{:.2f}x", rows.front().mean_completion_s / f.mean_completion_s) : "-",
+             fmt::format("{:.1f} %", 100 * f.busy_share), format_mib(f.memory_peak_mib), format_mib(f.memory_static_mib),
+             fmt::format("{:.0f}", f.switches), format_mib(f.paged_mib), fmt::format("{:.3f}", f.fairness)});
     }
     std::array<std::size_t, 12> width{};
     for (const auto& row : cells) {

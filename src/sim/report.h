@@ -13,17 +13,17 @@ namespace salus::sim {
 
 struct Figures {
     std::string policy;
-    double makespan_s = 0;           ///< first arrival to last end
-    double mean_queue_s = 0;         ///< arrival to first iteration
-    double mean_completion_s = 0;    ///< arrival to end
+    double makespan_s = 0;         ///< first arrival to last end
+    double mean_queue_s = 0;       ///< arrival to first iteration
+    double mean_completion_s = 0;  ///< arrival to end
     double p95_completion_s = 0;
-    double busy_share = 0;           ///< of the makespan, with at least one iteration running
-    double memory_peak_mib = 0;      ///< most reserved at once
-    double memory_static_mib = 0;    ///< what static partitioning would have needed: sum of P + T of the jobs present
+    double busy_share = 0;         ///< of the makespan, with at least one iteration running
+    double memory_peak_mib = 0;    ///< most reserved at once
+    double memory_static_mib = 0;  ///< what static partitioning would have needed: sum of P + T of the jobs present
     double switches = 0;
-    double paged_mib = 0;            ///< both directions
-    double fairness = 0;             ///< Jain's index over jobs of (time alone / completion time)
-    double memory_fairness = 0;      ///< Jain's index over jobs of (memory time / completion time)
+    double paged_mib = 0;        ///< both directions
+    double fairness = 0;         ///< Jain's index over jobs of (time alone / completion time)
+    double memory_fairness = 0;  ///< Jain's index over jobs of (memory time / completion time)
 };
 
 Figures figures_of(std::string_view policy, std::span<const Job> jobs, const SimulationResult& result);

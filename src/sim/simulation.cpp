@@ -15,7 +15,8 @@ Bytes SimulatedClient::mapped_size(LaneId id) const {
     return found == mapped.end() ? Bytes{} : found->size;
 }
 
-Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jobs, const Policy& policy, const Policy& fallback)
+Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jobs, const Policy& policy,
+                       const Policy& fallback)
     : options_(options),
       jobs_(jobs),
       engine_(options.engine, policy, fallback),
@@ -138,15 +139,17 @@ void Simulation::perform(const action::Deny& a) { dying_.emplace_back(a.client, 
 void Simulation::perform(const action::Refuse& a) { dying_.emplace_back(a.client, Outcome::kRefused); }
 
 void Simulation::perform(const action::AssignLane& a) {
-    schedule_answer({.kind = Pending::Kind::kMapped, .client = a.client, .lane = a.lane, .size = a.size, .version = a.version},
-                    microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * a.size.mib())));
+    schedule_answer(
+        {.kind = Pending::Kind::kMapped, .client = a.client, .lane = a.lane, .size = a.size, .version = a.version},
+        microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * a.size.mib())));
 }
 
 void Simulation::perform(const action::ResizeLane& a) {
     const Bytes mapped = clients_[index_of(a.client)].mapped_size(a.lane);
     const double more_mib = std::max(a.size - mapped, Bytes{}).mib();
-    schedule_answer({.kind = Pending::Kind::kMapped, .client = a.client, .lane = a.lane, .size = a.size, .version = a.version},
-                    microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * more_mib)));
+    schedule_answer(
+        {.kind = Pending::Kind::kMapped, .client = a.client, .lane = a.lane, .size = a.size, .version = a.version},
+        microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * more_mib)));
 }
 
 void Simulation::perform(const action::CloseLane& a) {
@@ -183,7 +186,8 @@ void Simulation::schedule_answer(Pending pending, Duration least) {
 
 /// One link, one transfer at a time, beside whatever runs.
 void Simulation::schedule_transfer(Pending::Kind kind, ClientId id, Bytes bytes) {
-    link_free_ = std::max(link_free_, now_) + seconds_of(static_cast<double>(bytes.count) / options_.engine.page_bytes_per_s);
+    link_free_ =
+        std::max(link_free_, now_) + seconds_of(static_cast<double>(bytes.count) / options_.engine.page_bytes_per_s);
     schedule({.at = link_free_, .kind = kind, .client = id});
 }
 
@@ -192,8 +196,8 @@ void Simulation::happen(const Pending& pending) {
     if (c.phase == Phase::kGone) return;
     using Kind = Pending::Kind;
     // It may use more of its lane than it has stated yet; then it answers at its boundary.
-    const bool unmaps_in_use = pending.kind == Kind::kMapped && pending.lane == c.lane &&
-                               c.phase == Phase::kRunning && pending.size < c.ephemeral;
+    const bool unmaps_in_use =
+        pending.kind == Kind::kMapped && pending.lane == c.lane && c.phase == Phase::kRunning && pending.size < c.ephemeral;
     const bool is_answer = pending.kind != Kind::kArrive && pending.kind != Kind::kWant;
     std::vector<Pending>& deferred = deferred_[index_of(pending.client)];
     if (pending.kind == Kind::kMapped) {  // what it was asked before about this lane no longer matters
@@ -206,9 +210,7 @@ void Simulation::happen(const Pending& pending) {
     switch (pending.kind) {
         case Kind::kArrive: return arrive(pending.client);
         case Kind::kWant: return want(pending.client);
-        case Kind::kPagedOut:
-            c.persistent_on_device = false;
-            return send(event::PagedOut{pending.client});
+        case Kind::kPagedOut: c.persistent_on_device = false; return send(event::PagedOut{pending.client});
         case Kind::kPagedIn: return send(event::PagedIn{pending.client});
         case Kind::kRevoked:
             c.revoking = false;
@@ -248,7 +250,9 @@ void Simulation::arrive(ClientId id) {
     attach.pageable = job.pageable;
     attach.iterations_total = job.states_length ? job.iterations : 0;
     if (options_.profiles_known) {
-        const auto stated = [&](Bytes true_size) { return Bytes{static_cast<std::int64_t>(static_cast<double>(true_size.count) * job.stated_share)}; };
+        const auto stated = [&](Bytes true_size) {
+            return Bytes{static_cast<std::int64_t>(static_cast<double>(true_size.count) * job.stated_share)};
+        };
         attach.profiled = true;
         attach.persistent = c.room = stated(job.persistent);
         attach.ephemeral = stated(job.ephemeral);
@@ -399,7 +403,8 @@ void Simulation::update_rates() {
         SimulatedClient& c = clients_[index_of(id)];
         c.work_ns += elapsed_ns * c.rate;
         c.rate = rate;
-        const double left_ns = static_cast<double>(c.leg) * static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - c.work_ns;
+        const double left_ns =
+            static_cast<double>(c.leg) * static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - c.work_ns;
         c.finish = now_ + nanoseconds(static_cast<std::int64_t>(std::ceil(std::max(left_ns, 0.0) / rate)));
     }
 }

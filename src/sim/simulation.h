@@ -30,14 +30,14 @@ struct Disturbance {
 
 struct SimulationOptions {
     EngineOptions engine;
-    Duration switch_cost = microseconds(145);   ///< lost when a lane changes hands (H200 without MPS)
-    double map_us_per_mib = 1.1;                ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
-    Duration answer_delay_max;                  ///< the swarm: clients answer requests after up to this long
-    bool profiles_known = false;                ///< P and T are known on arrival
-    std::optional<double> occupancy;            ///< overrides every job's
-    std::uint64_t seed = 1;                     ///< think times and delays
-    std::uint64_t events_max = 0;               ///< give up after so many; 0: never
-    std::vector<Disturbance> disturbances;      ///< in order of at_event
+    Duration switch_cost = microseconds(145);  ///< lost when a lane changes hands (H200 without MPS)
+    double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
+    Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this long
+    bool profiles_known = false;               ///< P and T are known on arrival
+    std::optional<double> occupancy;           ///< overrides every job's
+    std::uint64_t seed = 1;                    ///< think times and delays
+    std::uint64_t events_max = 0;              ///< give up after so many; 0: never
+    std::vector<Disturbance> disturbances;     ///< in order of at_event
 };
 
 enum class Outcome : std::uint8_t { kUnfinished, kDone, kKilled, kDenied, kRefused };
@@ -54,13 +54,13 @@ struct JobResult {
 struct SimulationResult {
     std::vector<JobResult> jobs;
     Statistics statistics;
-    Instant end;                  ///< of the last job
-    Duration busy;                ///< time with at least one iteration running
-    Bytes memory_peak;            ///< the most in use at once: P on the device, lanes, what a profiling turn uses
-    Bytes static_peak;            ///< what static partitioning would have needed: the most P + T present at once
+    Instant end;        ///< of the last job
+    Duration busy;      ///< time with at least one iteration running
+    Bytes memory_peak;  ///< the most in use at once: P on the device, lanes, what a profiling turn uses
+    Bytes static_peak;  ///< what static partitioning would have needed: the most P + T present at once
     std::uint64_t events = 0;
     std::uint64_t iterations = 0;
-    bool finished = false;        ///< every job came to an end
+    bool finished = false;  ///< every job came to an end
 };
 
 /// A stretch of time in which a client ran without a break.
@@ -91,28 +91,28 @@ struct SimulatedClient {
 
     Phase phase = Phase::kNotArrived;
     bool has_grant = false;
-    bool grant_kept = false;        ///< idle with the grant
+    bool grant_kept = false;  ///< idle with the grant
     bool asked_to_yield = false;
-    bool revoking = false;          ///< the grant is taken, the answer not sent yet
+    bool revoking = false;  ///< the grant is taken, the answer not sent yet
     bool stopped = false;
-    bool want_is_due = false;       ///< it wants to run, and cannot say so yet
-    LaneId lane = kNoLane;          ///< of the grant
-    Bytes room;                     ///< private memory it was told it may use
-    Bytes persistent;               ///< true use now
+    bool want_is_due = false;  ///< it wants to run, and cannot say so yet
+    LaneId lane = kNoLane;     ///< of the grant
+    Bytes room;                ///< private memory it was told it may use
+    Bytes persistent;          ///< true use now
     Bytes ephemeral;
     bool persistent_on_device = false;
-    std::vector<Mapped> mapped;     ///< what it really has mapped
-    std::size_t growths = 0;        ///< of the job's, how many have come
+    std::vector<Mapped> mapped;  ///< what it really has mapped
+    std::size_t growths = 0;     ///< of the job's, how many have come
     bool demand_told = false;
 
-    std::uint64_t iterations = 0;   ///< done
+    std::uint64_t iterations = 0;  ///< done
     std::uint64_t reported = 0;
-    std::uint64_t leg = 0;          ///< iterations it is to run before it next has something to say
-    double work_ns = 0;             ///< done of this leg, at full speed; negative: the switch is still being paid
+    std::uint64_t leg = 0;  ///< iterations it is to run before it next has something to say
+    double work_ns = 0;     ///< done of this leg, at full speed; negative: the switch is still being paid
     double rate = 1;
-    Instant finish;                 ///< of the leg, at the present rate
+    Instant finish;  ///< of the leg, at the present rate
     Instant segment_start;
-    Instant answers_until{};        ///< answers keep their order
+    Instant answers_until{};  ///< answers keep their order
 
     Bytes mapped_size(LaneId lane) const;
 };
@@ -196,9 +196,9 @@ private:
     std::vector<SimulatedClient> clients_;
     std::vector<ClientId> runners_;
     std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
-    std::vector<std::vector<Pending>> deferred_;   ///< answers of clients that cannot answer yet
+    std::vector<std::vector<Pending>> deferred_;  ///< answers of clients that cannot answer yet
     std::vector<ClientId> last_in_lane_;
-    std::vector<Event> outbox_;                    ///< events on their way to the engine, in order
+    std::vector<Event> outbox_;  ///< events on their way to the engine, in order
     bool delivering_ = false;
     std::vector<std::pair<ClientId, Outcome>> dying_;  ///< because of what the engine just said
     std::vector<Observer*> observers_;

@@ -17,15 +17,24 @@ namespace {
 /// Claims that nobody starves, and lets whoever came first run to its end.
 class Starver final : public Policy {
 public:
-    Starver() : Policy({.name = "starver", .good_for = "the tests", .bad_at = "everything", .time_sliced = true, .starvation_free = true}) {}
-    Rank rank(const ClientFacts& client, const Situation&) const override { return {0, static_cast<double>(client.sequence)}; }
+    Starver()
+        : Policy({.name = "starver",
+                  .good_for = "the tests",
+                  .bad_at = "everything",
+                  .time_sliced = true,
+                  .starvation_free = true}) {}
+    Rank rank(const ClientFacts& client, const Situation&) const override {
+        return {0, static_cast<double>(client.sequence)};
+    }
 };
 
 /// Now and then chooses a client that is not among the candidates.
 class Dreamer final : public Policy {
 public:
     Dreamer() : Policy({.name = "dreamer", .good_for = "the tests", .bad_at = "everything"}) {}
-    Rank rank(const ClientFacts& client, const Situation&) const override { return {0, static_cast<double>(client.sequence)}; }
+    Rank rank(const ClientFacts& client, const Situation&) const override {
+        return {0, static_cast<double>(client.sequence)};
+    }
     ClientId choose(Candidates candidates, const Situation& now) const override {
         return now.now.ns % 7 == 0 ? ClientId(index_of(candidates.front()->id) + 1000) : candidates.front()->id;
     }
@@ -49,8 +58,7 @@ Job draw_job(Random& random, Bytes capacity, std::size_t index) {
     Job job;
     job.name = fmt::format("{}", index);
     job.arrival = seconds_of(random.chance(0.3) ? 0.0 : random.between(0.0, 20.0));
-    job.iterations = static_cast<std::uint64_t>(random.chance(0.1) ? random.integer(200, 1500)
-                                                                   : random.integer(1, 60));
+    job.iterations = static_cast<std::uint64_t>(random.chance(0.1) ? random.integer(200, 1500) : random.integer(1, 60));
     job.iteration_time = seconds_of(random.between(0.001, 0.3));
     const double capacity_mib = capacity.mib();
     job.persistent = mebibytes_of(random.chance(0.1) ? 0.0 : random.between(1.0, capacity_mib * 0.2));
@@ -68,8 +76,11 @@ Job draw_job(Random& random, Bytes capacity, std::size_t index) {
     if (random.chance(0.3)) job.stated_share = random.between(0.5, 1.2);
     for (std::uint64_t from = random.below(30); random.chance(0.25) && from < job.iterations; from += 1 + random.below(20)) {
         const Growth& before = job.growth.empty() ? Growth{0, job.persistent, job.ephemeral} : job.growth.back();
-        const auto more = [&](Bytes bytes) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * random.between(1.0, 1.6))}; };
-        job.growth.push_back({from, random.chance(0.5) ? more(before.persistent) : before.persistent, more(before.ephemeral), random.chance(0.5)});
+        const auto more = [&](Bytes bytes) {
+            return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * random.between(1.0, 1.6))};
+        };
+        job.growth.push_back({from, random.chance(0.5) ? more(before.persistent) : before.persistent, more(before.ephemeral),
+                              random.chance(0.5)});
     }
     return job;
 }
@@ -80,14 +91,16 @@ void draw_disturbances(Random& random, Scenario& scenario) {
     const auto somewhere = [&] { return random.below(horizon); };
     auto& list = scenario.options.disturbances;
     using Kind = Disturbance::Kind;
-    for (std::uint64_t n = random.below(4); n > 0; --n) list.push_back({somewhere(), Kind::kKill, ClientId(random.below(clients)), nullptr, {}});
+    for (std::uint64_t n = random.below(4); n > 0; --n)
+        list.push_back({somewhere(), Kind::kKill, ClientId(random.below(clients)), nullptr, {}});
     for (std::uint64_t n = random.below(4); n > 0; --n) {
         const ClientId client{static_cast<std::uint32_t>(random.below(clients))};
         const std::uint64_t at = somewhere();
         list.push_back({at, Kind::kStop, client, nullptr, {}});
         list.push_back({at + 1 + random.below(80), Kind::kContinue, client, nullptr, {}});
     }
-    for (std::uint64_t n = random.below(4); n > 0; --n) list.push_back({somewhere(), Kind::kPolicy, kNoClient, &draw_policy(random), {}});
+    for (std::uint64_t n = random.below(4); n > 0; --n)
+        list.push_back({somewhere(), Kind::kPolicy, kNoClient, &draw_policy(random), {}});
     if (random.chance(0.25)) {
         const Bytes capacity = scenario.options.engine.capacity;
         const std::uint64_t at = somewhere();
@@ -95,7 +108,8 @@ void draw_disturbances(Random& random, Scenario& scenario) {
         list.push_back({at, Kind::kCapacity, kNoClient, nullptr, less});
         list.push_back({at + 1 + random.below(200), Kind::kCapacity, kNoClient, nullptr, capacity});
     }
-    std::stable_sort(list.begin(), list.end(), [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
 }
 
 }  // namespace
@@ -137,7 +151,8 @@ SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observe
     Scenario scenario = draw_scenario(seed);
     if (canary) {
         scenario.policy = canary;
-        std::erase_if(scenario.options.disturbances, [](const Disturbance& d) { return d.kind == Disturbance::Kind::kPolicy; });
+        std::erase_if(scenario.options.disturbances,
+                      [](const Disturbance& d) { return d.kind == Disturbance::Kind::kPolicy; });
     }
     SwarmResult result;
     Simulation simulation(scenario.options, scenario.jobs, *scenario.policy, fallback_policy());
@@ -148,8 +163,9 @@ SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observe
         result.run = simulation.run();
         Checkers::check_end(simulation, result.run);
     } catch (const CheckFailure& failure) {
-        result.failure = fmt::format("{} (policy {}, at {:.6f} s of virtual time)", failure.what(), simulation.engine().policy().info.name,
-                                     static_cast<double>(simulation.now().ns) * 1e-9);
+        result.failure =
+            fmt::format("{} (policy {}, at {:.6f} s of virtual time)", failure.what(),
+                        simulation.engine().policy().info.name, static_cast<double>(simulation.now().ns) * 1e-9);
     }
     return result;
 }

@@ -167,14 +167,15 @@ constexpr int kWidth = 1200;
 constexpr int kLeft = 68;
 constexpr int kPlotWidth = kWidth - kLeft - 28;
 constexpr int kColumnWidth = 2;
-constexpr double kGapMax = 4;               ///< idle pixels within a stretch
-constexpr int kSharePixels = 6;             ///< height of a stack for each share in it, or nobody could tell them apart
+constexpr double kGapMax = 4;    ///< idle pixels within a stretch
+constexpr int kSharePixels = 6;  ///< height of a stack for each share in it, or nobody could tell them apart
 constexpr int kLabelHeight = 14;
-constexpr double kRowsOfPixels = 8;         ///< with more rows than this, only wider turns have a rectangle: some 1 MB in all
-constexpr std::size_t kTurnsMany = 1'000;   ///< a row of so many deserves more height
+constexpr double kRowsOfPixels = 8;        ///< with more rows than this, only wider turns have a rectangle: some 1 MB in all
+constexpr std::size_t kTurnsMany = 1'000;  ///< a row of so many deserves more height
 constexpr std::string_view kOthersColour = "#b8bcc2";
 constexpr std::string_view kStyle =
-    "<style>text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
+    "<style>text{font-family:system-ui,-apple-system,'Segoe "
+    "UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
     ".title{font-size:15px;font-weight:600;fill:#1f2328}.job{fill:#1f2328;text-anchor:middle;pointer-events:none}"
     ".tick{text-anchor:middle}.lane{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.key{stroke:#afb8c1;stroke-width:.5}"
     "</style>\n";
@@ -201,8 +202,8 @@ struct Area {
 
     void add_run(const Run& run) {
         if (run.top == run.bottom) return;
-        const bool goes_on = !runs.empty() && runs.back().right == run.left && runs.back().top == run.top &&
-                             runs.back().bottom == run.bottom;
+        const bool goes_on =
+            !runs.empty() && runs.back().right == run.left && runs.back().top == run.top && runs.back().bottom == run.bottom;
         if (!goes_on) return runs.push_back(run);
         runs.back().right = run.right;
     }
@@ -210,8 +211,8 @@ struct Area {
 
 using Shares = std::map<std::size_t, double>;  ///< of a column's time, by job
 
-/// What of a column is drawn: the largest shares, and the rest as that of `others`, a job after all jobs. Where many jobs have
-/// about the same share, chance would pick others in every column; so the largest are those of the recent columns, and
+/// What of a column is drawn: the largest shares, and the rest as that of `others`, a job after all jobs. Where many jobs
+/// have about the same share, chance would pick others in every column; so the largest are those of the recent columns, and
 /// whoever was drawn there has the advantage.
 Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std::size_t others) {
     for (auto& [job, share] : recent) share *= 0.95;
@@ -433,7 +434,8 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> job
         int lane = 0;
         for (const std::vector<Turn>& turns : layouts[i]) {
             add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth, height);
-            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">lane {}</text>\n", kLeft - 8, y + height / 2 + 4, ++lane);
+            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">lane {}</text>\n", kLeft - 8, y + height / 2 + 4,
+                ++lane);
             picture.add_row(turns, {y, height});
             bottom = y + height;
             y = bottom + 3;

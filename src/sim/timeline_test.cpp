@@ -145,15 +145,15 @@ TEST(TimelineRecorder, KeepsApartWhatIsNotOneTurn) {
     recorder.ran(segment(0, LaneId{0}, milliseconds(30), milliseconds(40)));                   // another came between
     recorder.ran(segment(0, LaneId{1}, milliseconds(40), milliseconds(50)));                   // another lane
     recorder.ran(segment(0, kNoLane, milliseconds(50), milliseconds(60)));
-    recorder.ran(segment(1, LaneId{1}, milliseconds(60), milliseconds(60)));                   // nothing
+    recorder.ran(segment(1, LaneId{1}, milliseconds(60), milliseconds(60)));  // nothing
     EXPECT_EQ(recorder.segments().size(), 6u);
 }
 
 // ---------------------------------------------------------------------------------------------------------------- rows
 
 TEST(TimelineRows, ALaneOpenedAnewTakesAFreeRow) {
-    const auto rows = rows_of({segment_s(0, LaneId{0}, 0, 10), segment_s(1, LaneId{1}, 5, 30), segment_s(2, LaneId{7}, 10, 20),
-                               segment_s(3, LaneId{8}, 30, 40)});
+    const auto rows = rows_of({segment_s(0, LaneId{0}, 0, 10), segment_s(1, LaneId{1}, 5, 30),
+                               segment_s(2, LaneId{7}, 10, 20), segment_s(3, LaneId{8}, 30, 40)});
     EXPECT_EQ(rows.at({"0", 0}), 0);
     EXPECT_EQ(rows.at({"1", 5}), 1);
     EXPECT_EQ(rows.at({"2", 10}), 0);
@@ -169,8 +169,9 @@ TEST(TimelineRows, ALaneKeepsItsRowWhileItPauses) {
 }
 
 TEST(TimelineRows, AProfilingTurnGoesWhereNothingRuns) {
-    const auto rows = rows_of({segment_s(0, LaneId{0}, 0, 10), segment_s(0, LaneId{0}, 20, 30), segment_s(1, kNoLane, 10, 20),
-                               segment_s(2, kNoLane, 15, 21), segment_s(3, kNoLane, 25, 26), segment_s(4, kNoLane, 40, 50)});
+    const auto rows =
+        rows_of({segment_s(0, LaneId{0}, 0, 10), segment_s(0, LaneId{0}, 20, 30), segment_s(1, kNoLane, 10, 20),
+                 segment_s(2, kNoLane, 15, 21), segment_s(3, kNoLane, 25, 26), segment_s(4, kNoLane, 40, 50)});
     EXPECT_EQ(rows.at({"1", 10}), 0);  // fits into the pause
     EXPECT_EQ(rows.at({"2", 15}), 1);  // does not
     EXPECT_EQ(rows.at({"3", 25}), 1);
@@ -265,8 +266,8 @@ TEST(TimelineSvg, APanelHasATitleAndABandForEachRow) {
 
 TEST(TimelineSvg, ATurnIsARectangleWithTooltipAndALabelThatFits) {
     const std::vector<Job> jobs = jobs_named({"7 resnet", "8 resnet", "9 resnet"});
-    const std::string svg = svg_of(
-        {segment_s(0, LaneId{0}, 0, 80), segment_s(1, LaneId{0}, 80, 83), segment_s(2, LaneId{0}, 99, 100)}, jobs);
+    const std::string svg =
+        svg_of({segment_s(0, LaneId{0}, 0, 80), segment_s(1, LaneId{0}, 80, 83), segment_s(2, LaneId{0}, 99, 100)}, jobs);
     EXPECT_NE(svg.find("x=\"68.00\" y=\"36\" width=\"883.20\""), std::string::npos);
     EXPECT_NE(svg.find("<title>7 resnet\n0.000 s to 80.000 s</title>"), std::string::npos);
     EXPECT_NE(svg.find(">7 resnet</text>"), std::string::npos);
@@ -324,8 +325,9 @@ TEST(TimelineSvg, SmallSharesAreDrawnAsOthers) {
 }
 
 TEST(TimelineSvg, ALoneShortTurnCanBeSeen) {
-    const std::string svg = svg_of(
-        {segment(0, LaneId{0}, seconds(50), seconds(50) + microseconds(1)), segment_s(1, LaneId{0}, 90, 100)}, numbered_jobs(2));
+    const std::string svg =
+        svg_of({segment(0, LaneId{0}, seconds(50), seconds(50) + microseconds(1)), segment_s(1, LaneId{0}, 90, 100)},
+               numbered_jobs(2));
     EXPECT_NE(svg.find("M620 36h1v56h-1z"), std::string::npos);
 }
 
@@ -335,14 +337,14 @@ TEST(TimelineSvg, StaysSmallHoweverOftenAPolicySwitches) {
     for (Panel& panel : panels) {
         Duration now;
         for (int i = 0; i < 100'000; ++i) {
-            const Duration turn = microseconds(random.between(std::int64_t{1'000}, std::int64_t{40'000}));
+            const Duration turn = microseconds(random.integer(1'000, 40'000));
             panel.segments.push_back(segment(static_cast<std::uint32_t>(random.below(100)), LaneId{0}, now, now + turn));
             now += turn;
         }
     }
     const std::vector<Job> jobs = numbered_jobs(100);
     const auto size = [&](std::size_t count) { return timeline_svg(std::span(panels).first(count), jobs).size(); };
-    EXPECT_LT(size(1), 500'000u);
+    EXPECT_LT(size(1), 200'000u);
     EXPECT_LT(size(7), 1'500'000u);
 }
 
@@ -361,8 +363,8 @@ TEST(TimelineSvg, TicksAreRoundAndInPlace) {
         std::string last;
     };
     const std::vector<Case> cases{
-        {milliseconds(900), "0.1 s", "0.9 s"}, {seconds(100), "10 s", "100 s"},     {seconds(150), "15 s", "150 s"},
-        {seconds(473), "1 min", "7 min"},      {minutes(100), "10 min", "100 min"}, {minutes(305), "0.5 h", "5 h"},
+        {milliseconds(900), "0.1 s", "0.9 s"}, {seconds(100), "10 s", "100 s"},          {seconds(150), "15 s", "150 s"},
+        {seconds(473), "1 min", "7 min"},      {minutes(100), "10 min", "100 min"},      {minutes(305), "0.5 h", "5 h"},
         {minutes(60 * 20), "2 h", "20 h"},     {minutes(60 * 24 * 30), "96 h", "672 h"},
     };
     const std::regex tick("class=\"tick\" x=\"([0-9.]+)\" y=\"[0-9]+\">([^<]+)<");
@@ -380,7 +382,8 @@ TEST(TimelineSvg, TicksAreRoundAndInPlace) {
 }
 
 TEST(TimelineSvg, PanelsShareTheTimeAxis) {
-    const std::vector<Panel> panels{{"long", {segment_s(0, LaneId{0}, 0, 100)}}, {"short", {segment_s(0, LaneId{0}, 0, 50)}}};
+    const std::vector<Panel> panels{{"long", {segment_s(0, LaneId{0}, 0, 100)}},
+                                    {"short", {segment_s(0, LaneId{0}, 0, 50)}}};
     const std::string svg = timeline_svg(panels, numbered_jobs(1));
     EXPECT_NE(svg.find("width=\"552.00\""), std::string::npos);
     EXPECT_NE(svg.find("width=\"1104.00\""), std::string::npos);
