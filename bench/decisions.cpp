@@ -1,1 +1,102 @@
-int main(){}
+// How fast the engine decides, and how fast the simulator runs. `make bench` runs this; figures are medians of repetitions.
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "policies/table.h"
+#include "sim/simulation.h"
+
+namespace salus {
+namespace {
+
+/// An engine with `count` clients in one lane, all wanting to run, one iteration a turn.
+class Contended {
+public:
+    Contended(const Policy& policy, std::size_t count) : engine_(options(), policy, fallback_policy()) {
+        for (std::size_t i = 0; i < count; ++i) {
+            event::Attach attach;
+            attach.client = ClientId(i);
+            attach.profiled = true;
+            attach.iterations_total = 1'000'000'000 + i;
+            attach.iteration_time = milliseconds(100);
+            attach.persistent = mebibytes(16);
+            attach.ephemeral = mebibytes(1024);
+            handle(attach);
+            handle(event::Want{attach.client});
+        }
+    }
+
+    /// The holder reaches its boundary; the engine decides who runs next.
+    void decide() {
+        now_ = now_ + milliseconds(100);
+        handle(event::Boundary{holder_, 1});
+    }
+
+private:
+    static EngineOptions options() {
+        EngineOptions options;
+        options.capacity = gibibytes(64);
+        options.lanes_max = 1;
+        options.min_turn = Duration{};
+        return options;
+    }
+
+    void handle(const Event& event) {
+        std::vector<Event> answers;
+        for (const Action& action : engine_.handle(event, now_)) {
+            if (const auto* grant = std::get_if<action::Grant>(&action)) holder_ = grant->client;
+            if (const auto* assign = std::get_if<action::AssignLane>(&action)) {
+                answers.push_back(event::Acknowledge{assign->client, assign->lane, assign->version});
+            }
+        }
+        for (const Event& answer : answers) handle(answer);
+    }
+
+    Engine engine_;
+    Instant now_{};
+    ClientId holder_ = kNoClient;
+};
+
+void decision(benchmark::State& state, const Policy* policy) {
+    Contended contended(*policy, static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state) contended.decide();
+}
+
+/// 50 clients, one lane, one iteration a turn: every iteration is an event and a decision of its own.
+void simulated_iterations(benchmark::State& state, const Policy* policy) {
+    std::vector<sim::Job> jobs(50);
+    for (sim::Job& job : jobs) {
+        job.iterations = 4000;
+        job.iteration_time = milliseconds(50);
+        job.persistent = mebibytes(64);
+        job.ephemeral = mebibytes(1024);
+    }
+    sim::SimulationOptions options;
+    options.engine.capacity = gibibytes(16);
+    options.engine.lanes_max = 1;
+    options.engine.min_turn = Duration{};
+    options.profiles_known = true;
+    std::uint64_t iterations = 0;
+    for (auto _ : state) {
+        sim::Simulation simulation(options, jobs, *policy, fallback_policy());
+        const sim::SimulationResult result = simulation.run();
+        iterations += result.iterations;
+        if (result.events < result.iterations) state.SkipWithError("iterations were skipped");
+    }
+    state.counters["iterations/s"] = benchmark::Counter(static_cast<double>(iterations), benchmark::Counter::kIsRate);
+}
+
+const bool registered = [] {
+    for (const Policy* policy : all_policies()) {
+        const std::string name(policy->info.name);
+        if (policy->info.time_sliced) {
+            benchmark::RegisterBenchmark(("decision/" + name).c_str(), decision, policy)->Arg(50)->Arg(1000)->Unit(benchmark::kMicrosecond);
+            benchmark::RegisterBenchmark(("simulation/" + name).c_str(), simulated_iterations, policy)->Unit(benchmark::kMillisecond);
+        }
+    }
+    return true;
+}();
+
+}  // namespace
+}  // namespace salus

@@ -1,5 +1,6 @@
 // Admission: the way in, in the policy's order, by the five steps of the design.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "core/engine.h"
@@ -137,6 +138,8 @@ void Engine::admit(Client& client, const Placement& placement) {
     }
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
+    // Its wait for memory until now is no more a claim on the others' time than its time before it came.
+    if (!std::exchange(client.was_admitted, true)) level_virtual_time(client, /*with_admitted_only=*/true);
     LaneId lane = placement.lane;
     if (placement.kind == Placement::Kind::kOpen) {
         lane = lanes_.open(client.facts.user, placement.size);

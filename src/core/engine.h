@@ -63,6 +63,7 @@ struct Client {
     bool pageable = true;
     bool stopped = false;
     bool refused = false;
+    bool was_admitted = false;       ///< it has had a lane before
     bool dropped = false;
     bool yield_asked = false;
     bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
@@ -196,7 +197,7 @@ private:
     void charge_time(Client& client);
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
-    void level_virtual_time(Client& client);
+    void level_virtual_time(Client& client, bool with_admitted_only = false);
     std::size_t running_lanes() const;
     bool slots_full() const { return options_.lanes_max > 0 && running_lanes() >= options_.lanes_max; }
     bool contended_elsewhere(const Lane& lane) const;

@@ -228,13 +228,14 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 
 // A client that (re)joins starts level with the least of those that contend, so that nobody catches up on hours. With
 // nobody contending, the furthest of all counts: those that idle have no claim on the past either.
-void Engine::level_virtual_time(Client& client) {
+void Engine::level_virtual_time(Client& client, bool with_admitted_only) {
     double least = -1;
     double most = 0;
     for (const Client* other : active_) {
         if (other == &client) continue;
         most = std::max(most, other->facts.virtual_time_s);
         if (other->turn == Turn::kParked || other->turn == Turn::kHoldingIdle || other->stopped) continue;
+        if (with_admitted_only && other->lane == kNoLane) continue;
         if (least < 0 || other->facts.virtual_time_s < least) least = other->facts.virtual_time_s;
     }
     client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, least < 0 ? most : least);

@@ -173,6 +173,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     // be slow to catch up since they think; more of them outside a lane than inside.
     const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
                                      engine.options().page_share_max);
+    if (std::exchange(was_stopped_, anybody_stopped(s))) stopped_time_ += s.now() - last_event_;
+    last_event_ = s.now();
     const Duration least_turns = engine.options().min_turn * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
@@ -189,7 +191,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const bool in_lane = client->lane != kNoLane && client->residency == Residency::kResident;
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * (in_lane ? 2 : 8)) : answers;
-        waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays);
+        waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }
 }

@@ -34,6 +34,9 @@ private:
     std::vector<Wait> waits_;
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
+    Instant last_event_{};
+    bool was_stopped_ = false;
+    Duration stopped_time_;  ///< with somebody stopped, who is charged for it if it holds a lane
 };
 
 }  // namespace salus::sim
