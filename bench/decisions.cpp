@@ -90,8 +90,11 @@ void simulated_iterations(benchmark::State& state, const Policy* policy) {
 const bool registered = [] {
     for (const Policy* policy : all_policies()) {
         const std::string name(policy->info.name);
-        if (policy->info.time_sliced) {
+        const PolicyInfo& info = policy->info;
+        if (info.shares_lanes && !info.exclusive) {  // else there is one candidate, and nothing to decide
             benchmark::RegisterBenchmark(("decision/" + name).c_str(), decision, policy)->Arg(50)->Arg(1000)->Unit(benchmark::kMicrosecond);
+        }
+        if (info.time_sliced) {  // else nobody yields after one iteration
             benchmark::RegisterBenchmark(("simulation/" + name).c_str(), simulated_iterations, policy)->Unit(benchmark::kMillisecond);
         }
     }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/commands.h"
+
 namespace salus::cli {
 namespace {
 
@@ -35,6 +37,10 @@ Result<Written> write_file(const std::string& path, std::string_view content) {
     const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
     if (!written || std::fclose(file.release()) != 0) return failed("write", path);
     return Written{};
+}
+
+void write_or_complain(const std::string& path, std::string_view content) {
+    if (Result<Written> written = write_file(path, content); !written) throw UsageError{written.error()};
 }
 
 }  // namespace salus::cli

@@ -13,12 +13,12 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/progress.h"
-#include "core/trace.h"
 #include "policies/table.h"
 #include "sim/job_file.h"
 #include "sim/report.h"
 #include "sim/simulation.h"
 #include "sim/timeline.h"
+#include "sim/trace_recorder.h"
 #include "sim/workloads.h"
 
 namespace salus::cli {
@@ -137,29 +137,6 @@ nlohmann::ordered_json json_of(const sim::Figures& f) {
             {"memory_fairness", f.memory_fairness}};
 }
 
-/// Writes every event and what the engine made of it.
-class Recorder : public sim::Observer {
-public:
-    void after_event(const Event& event, Instant now, std::span<const salus::Action> actions,
-                     const sim::Simulation& s) override {
-        if (text_.empty()) text_ = format_header(s.options().engine, s.engine().policy().info.name) + "\n";
-        text_ += format_event(event, now) + "\n";
-        for (const salus::Action& action : actions) text_ += format_action(action) + "\n";
-    }
-    const std::string& text() const { return text_; }
-
-private:
-    std::string text_;
-};
-
-void write_or_complain(const std::string& path, std::string_view content) {
-    if (Result<Written> written = write_file(path, content); !written) throw UsageError{written.error()};
-}
-
-bool ends_with(std::string_view text, std::string_view end) {
-    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 int run(const Arguments& a) {
     if (a.jobs_file.empty() == a.workload.empty())
         throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME (salus sim --help lists them)"};
@@ -167,8 +144,8 @@ int run(const Arguments& a) {
     sim::SimulationOptions options = options_of(a);
     const SeedRange seeds = parse_seed_range(a.seeds);
     const bool one_seed = seeds.first == seeds.last;
-    const bool svg = ends_with(a.timeline, ".svg");
-    if (!a.timeline.empty() && !svg && !ends_with(a.timeline, ".json"))
+    const bool svg = a.timeline.ends_with(".svg");
+    if (!a.timeline.empty() && !svg && !a.timeline.ends_with(".json"))
         throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
     if (!a.timeline.empty() && !one_seed) throw UsageError{"--timeline draws one run: give one seed"};
     if (!a.record.empty() && (!one_seed || policies.size() != 1))
@@ -189,7 +166,7 @@ int run(const Arguments& a) {
                 options.seed = seed;
                 sim::Simulation simulation(options, jobs, *policy, fallback_policy());
                 sim::TimelineRecorder timeline;
-                Recorder recorder;
+                sim::TraceRecorder recorder;
                 if (!a.timeline.empty()) simulation.observe(timeline);
                 if (!a.record.empty()) simulation.observe(recorder);
                 const sim::SimulationResult result =

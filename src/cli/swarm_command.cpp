@@ -20,6 +20,7 @@
 #include "core/trace.h"
 #include "policies/table.h"
 #include "sim/swarm.h"
+#include "sim/trace_recorder.h"
 
 namespace salus::cli {
 namespace {
@@ -27,6 +28,7 @@ namespace {
 struct Arguments {
     std::string seeds;
     std::string canary;
+    std::string record;
     unsigned threads = std::max(1u, std::thread::hardware_concurrency());
 };
 
@@ -44,6 +46,12 @@ int run_swarm(const Arguments& a) {
     const SeedRange seeds = parse_seed_range(a.seeds);
     const Policy* canary = choose_canary(a.canary);
     set_check_handler(throw_check_failure);
+    if (!a.record.empty()) {
+        if (seeds.first != seeds.last) throw UsageError{"--record keeps one run: give one seed"};
+        sim::TraceRecorder recorder;
+        static_cast<void>(sim::run_seed(seeds.first, canary, &recorder));
+        write_or_complain(a.record, recorder.text());
+    }
     const unsigned long long count = seeds.last - seeds.first + 1;
     std::atomic<unsigned long long> next{seeds.first};
     std::atomic<unsigned long long> events{0};
@@ -100,6 +108,7 @@ void add_swarm_command(CLI::App& sim, Action& action) {
     auto a = std::make_shared<Arguments>();
     fuzz->add_option("--seeds", a->seeds, "A seed, or a range A..B")->type_name("A..B")->required();
     fuzz->add_option("--canary", a->canary, "Run this deliberately broken policy, which must be caught")->type_name("NAME");
+    fuzz->add_option("--record", a->record, "Write the events and actions of a single seed")->type_name("FILE");
     fuzz->add_option("--threads", a->threads, "Seeds run at once")
         ->type_name("N")
         ->check(CLI::Range(1u, 256u))

@@ -1,6 +1,5 @@
 // Admission: the way in, in the policy's order, by the five steps of the design.
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 #include "core/engine.h"
@@ -41,17 +40,24 @@ bool Engine::waits_for_memory(const Client& client) const {
     return client.residency == Residency::kAbsent && client.wants() && client.profiled;
 }
 
-/// Whether nobody may come onto the device, because somebody there must be helped first.
-bool Engine::entry_barred() const {
-    return reserved() > capacity_ || std::any_of(active_.begin(), active_.end(), [&](const Client* client) {
-               return stands_its_ground(*client) || client->debt() > Bytes{};
-           });
+/// Who bars the way onto the device.
+Engine::Barred Engine::entry_barred() const {
+    Barred barred = reserved() > capacity_ ? Barred::kAll : Barred::kNobody;
+    for (const Client* client : active_) {
+        if (client->debt() > Bytes{}) barred = Barred::kAll;
+        if (stands_its_ground(*client)) barred = std::max(barred, Barred::kThoseThatCannotBePaged);
+    }
+    return barred;
 }
 
 /// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.
-bool Engine::may_enter(const Client& client) {
+bool Engine::may_enter(const Client& client, Barred barred) {
     if (client.on_device()) return true;
-    if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id) return false;
+    if (barred == Barred::kAll) return false;
+    // One that can be paged is in nobody's way, where rank pages it out again.
+    const bool in_the_way = !(may_be_paged(client) && policy_->info.pages_by_rank);
+    if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
+    if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     if (!policy_->info.exclusive) return true;
     return std::none_of(active_.begin(), active_.end(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
@@ -68,12 +74,14 @@ void Engine::admit_waiters() {
         if (waits_for_memory(*client)) waiters.push_back(client);
     }
     if (waiters.empty()) return;
+    waiters = by_rank(std::move(waiters));
+    std::stable_partition(waiters.begin(), waiters.end(), [&](const Client* client) { return stands_its_ground(*client); });
     std::vector<Client*> left_waiting;
     bool under_way = false;
     bool may_page = options_.paging;
-    const bool barred = entry_barred();
-    for (Client* client : by_rank(std::move(waiters))) {
-        if (!under_way && may_enter(*client) && (!barred || client->on_device())) {
+    const Barred barred = entry_barred();
+    for (Client* client : waiters) {
+        if (!under_way && may_enter(*client, barred)) {
             const Admission result = try_admit(*client, may_page);
             if (result == Admission::kDone) continue;
             under_way = result == Admission::kUnderWay;
@@ -103,10 +111,13 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
         return Admission::kDone;
     }
     if (!may_page) return Admission::kNo;
-    const std::vector<Client*> displaceable = displaceable_by(client);
-    may_page = !displaceable.empty();
-    const std::vector<Client*> victims = victims_for(client, displaceable);
-    if (victims.empty()) return Admission::kNo;
+    const Displaceable displaceable = displaceable_by(client);
+    may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
+    const std::vector<Client*> victims = victims_for(client, displaceable.now);
+    if (victims.empty()) {
+        // Its turn to come in is near: whoever came in before it now would have to be given a stay as well.
+        return victims_for(client, displaceable.in_time).empty() ? Admission::kNo : Admission::kUnderWay;
+    }
     for (Client* victim : victims) {
         if (victim->holds()) {
             ask_yield(*victim);
@@ -131,6 +142,7 @@ std::optional<Placement> Engine::find_place(const Client& client) const {
 
 void Engine::admit(Client& client, const Placement& placement) {
     if (client.residency == Residency::kPaged) page_in(client);
+    else level_with_admitted(client);
     if (client.residency == Residency::kAbsent) {
         set_reserved(client, client.facts.persistent);
         client.residency = Residency::kResident;
@@ -138,8 +150,6 @@ void Engine::admit(Client& client, const Placement& placement) {
     }
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
-    // Its wait for memory until now is no more a claim on the others' time than its time before it came.
-    if (!std::exchange(client.was_admitted, true)) level_virtual_time(client, /*with_admitted_only=*/true);
     LaneId lane = placement.lane;
     if (placement.kind == Placement::Kind::kOpen) {
         lane = lanes_.open(client.facts.user, placement.size);
@@ -212,29 +222,36 @@ Duration Engine::stay_min(const Client& client) const {
     return seconds_of(both_ways_s / options_.page_share_max);
 }
 
-bool Engine::may_displace(const Client& waiter, const Client& resident) {
-    const Duration stay = stay_min(resident);
-    if (resident.turn == Turn::kParked || resident.turn == Turn::kHoldingIdle) {  // idle for long: whatever its rank
-        if (now_ - resident.idle_since >= stay) return true;
-        look_again_at(resident.idle_since + stay);
-    }
-    if (!policy_->info.pages_by_rank || !ranks_before(waiter, resident)) return false;
-    if (!policy_->info.time_sliced || policy_->urgent(waiter.facts, resident.facts)) return true;
-    if (now_ - resident.resident_since >= stay) return true;
-    look_again_at(resident.resident_since + stay);
-    return false;
-}
-
-/// The last in rank first.
-std::vector<Client*> Engine::displaceable_by(const Client& waiter) {
-    std::vector<Client*> found;
+/// Residents that the waiter may have paged out, the last in rank first. Those that idle for long, whatever their rank; and
+/// those behind it in rank, under a time-sliced policy once they have had their stay.
+Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
+    std::vector<Client*> residents;
     for (Client* client : active_) {
         if (client == &waiter || !may_evict(*client) || client->stalled || client->facts.id == profiling_) continue;
-        if (client->turn == Turn::kRunning) charge_time(*client);
-        if (may_displace(waiter, *client)) found.push_back(client);
+        charge_time(*client);
+        residents.push_back(client);
     }
-    found = by_rank(std::move(found));
-    std::reverse(found.begin(), found.end());
+    residents = by_rank(std::move(residents));
+    std::reverse(residents.begin(), residents.end());
+
+    Displaceable found;
+    const bool by_force = stands_its_ground(waiter);  // Note [Nobody deadlocks on memory]
+    for (Client* resident : residents) {
+        const bool idle = resident->turn == Turn::kParked || resident->turn == Turn::kHoldingIdle;
+        const Instant idle_until = idle ? resident->idle_since + stay_min(*resident) : kNever;
+        Instant stay_until = kNever;
+        if (by_force) {
+            stay_until = now_;
+        } else if (policy_->info.pages_by_rank && ranks_before(waiter, *resident)) {
+            const bool at_once = !policy_->info.time_sliced || policy_->urgent(waiter.facts, resident->facts);
+            const bool makes_use_of_it = resident->lane != kNoLane;
+            stay_until = at_once || !makes_use_of_it ? now_ : resident->resident_since + stay_min(*resident);
+            found.in_time.push_back(resident);
+        }
+        const Instant from = std::min(idle_until, stay_until);
+        if (from <= now_) found.now.push_back(resident);
+        else if (from < kNever) look_again_at(from);
+    }
     return found;
 }
 
@@ -261,7 +278,7 @@ void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
     std::vector<Client*> evictable;  // sooner or later: one on its way in counts, one on its way out is gone already
     for (Client* client : active_) {
         const bool in = client->residency == Residency::kResident || client->residency == Residency::kPagingIn;
-        if (options_.paging && client->pageable && !client->stopped && in) evictable.push_back(client);
+        if (may_be_paged(*client) && !client->stopped && in) evictable.push_back(client);
     }
     Client* oldest = nullptr;
     for (Client* client : left_waiting) {

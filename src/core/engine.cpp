@@ -133,10 +133,15 @@ void Engine::on(const event::Need& e) {
     Client* client = known(e.client);
     if (!client) return;
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
-    if (client->stalled) return drop(e.client, ProtocolFault::kAlreadyStalled);
+    unstall(*client);  // if it asked before, this is what counts now
     if (e.persistent + e.ephemeral > largest_capacity_) {
         ++statistics_.denials;
         return act(action::Deny{e.client, e.persistent + e.ephemeral, largest_capacity_});
+    }
+    charge_time(*client);
+    if (client->lane != kNoLane && e.ephemeral < client->facts.ephemeral) {  // less than it had stated
+        client->facts.ephemeral = e.ephemeral;
+        lanes_.at(client->lane).mapping(e.client)->ephemeral = e.ephemeral;
     }
     client->stalled = true;
     ++stalled_;
@@ -148,6 +153,7 @@ void Engine::on(const event::Need& e) {
 /// It goes on: because it was given room, or found some by itself.
 void Engine::unstall(Client& client) {
     if (!client.stalled) return;
+    charge_time(client);
     client.stalled = false;
     --stalled_;
 }
@@ -195,6 +201,7 @@ void Engine::on(const event::Idle& e) {
     Client* client = known(e.client);
     if (!client) return;
     unstall(*client);
+    advance_virtual_clock(nullptr);  // while it still counts
     if (client->holds()) {
         charge_time(*client);
         count_iterations(*client, e.iterations);
@@ -267,6 +274,7 @@ void Engine::on(const event::Die& e) {
 }
 
 void Engine::remove(Client& client) {
+    advance_virtual_clock(nullptr);
     const ClientId id = client.facts.id;
     unstall(client);
     if (!client.profiled) --unprofiled_;
@@ -315,6 +323,14 @@ void Engine::on(const event::SetPolicy& e) {
     SALUS_CHECK(e.policy, "a policy is given");
     policy_ = e.policy;
     reserved_for_ = kNoClient;
+    // Fairness starts anew: nobody owes anything for what another policy gave.
+    double furthest = 0;
+    for (Client* client : active_) {
+        charge_time(*client);
+        furthest = std::max(furthest, client->facts.virtual_time_s);
+    }
+    for (Client* client : active_) client->facts.virtual_time_s = furthest;
+    virtual_clock_s_ = std::max(virtual_clock_s_, furthest);
     contend_everywhere();
     memory_changed_ = true;
 }

@@ -44,7 +44,7 @@ struct EngineOptions {
     double page_bytes_per_s = 12e9;           ///< measured; sets how long a paged-in client stays at least
     double page_share_max = 0.01;  ///< paging in and out takes at most this share of a stay under a time-sliced policy
     Duration review_every = milliseconds(500);  ///< how often ranks of waiters and residents are compared anew
-    Duration reserve_after = minutes(5);        ///< a waiter that nothing else helps gets a reservation after this long
+    Duration reserve_after = minutes(30);       ///< a waiter that nothing else helps gets a reservation after this long
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
     unsigned profile_iterations = 2;
     bool strict = false;  ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
@@ -63,7 +63,6 @@ struct Client {
     bool pageable = true;
     bool stopped = false;
     bool refused = false;
-    bool was_admitted = false;       ///< it has had a lane before
     bool dropped = false;
     bool yield_asked = false;
     bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
@@ -197,7 +196,9 @@ private:
     void charge_time(Client& client);
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
-    void level_virtual_time(Client& client, bool with_admitted_only = false);
+    void advance_virtual_clock(const Client* joining);
+    void level_virtual_time(Client& client);
+    void level_with_admitted(Client& client);
     std::size_t running_lanes() const;
     bool slots_full() const { return options_.lanes_max > 0 && running_lanes() >= options_.lanes_max; }
     bool contended_elsewhere(const Lane& lane) const;
@@ -214,6 +215,7 @@ private:
     void rehome_from_stopped();
     void spread();
     void trim_lanes();
+    bool may_be_paged(const Client& client) const { return options_.paging && client.pageable; }
     bool may_evict(const Client& client) const;
     bool stands_its_ground(const Client& client) const;
     void enter_lane(Client& client, LaneId lane);
@@ -234,13 +236,17 @@ private:
     std::optional<Placement> find_place(const Client& client) const;
     void admit(Client& client, const Placement& placement);
     bool waits_for_memory(const Client& client) const;
-    bool entry_barred() const;
-    bool may_enter(const Client& client);
+    enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
+    Barred entry_barred() const;
+    bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;
     bool fits_without(const Client& newcomer, std::span<Client* const> removed) const;
-    std::vector<Client*> displaceable_by(const Client& waiter);
+    struct Displaceable {
+        std::vector<Client*> now;
+        std::vector<Client*> in_time;  ///< by their rank, once they have had their stay
+    };
+    Displaceable displaceable_by(const Client& waiter);
     std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable);
-    bool may_displace(const Client& waiter, const Client& resident);
     Duration stay_min(const Client& client) const;
     void reserve_for_oldest(std::span<Client* const> left_waiting);
     std::vector<Client*> by_rank(std::vector<Client*> clients);
@@ -265,6 +271,7 @@ private:
     Duration ended_service_;
     std::int64_t ended_jobs_ = 0;
     std::uint64_t next_sequence_ = 0;
+    double virtual_clock_s_ = 0;         ///< Note [Virtual time]
 
     bool memory_changed_ = false;    ///< balance() has something to look at
     bool boundary_awaited_ = false;  ///< a holder was asked to yield for the sake of its memory

@@ -10,9 +10,9 @@ namespace salus {
 // By the safety condition every admitted client can finish the iteration it is in. What remains are clients that hold P but
 // have no lane (profiled, not placed yet), and clients that outgrow what they stated in mid-iteration.
 // - One that can be paged is never in the way: whoever ranks before it pages it out.
-// - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, nobody else
-//   comes onto the device. Those already there can finish, since a lane with such a member is never lent and never smaller
-//   than its T; when they have left, it fits, because it fits alone.
+// - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, no other such
+//   client comes onto the device, and it may have anyone paged out who can be. Others like it that are already there can
+//   finish, since a lane with such a member is never lent and never smaller than its T; when they have left, it fits.
 // - A stalled client is given, in this order, free room, what lanes have to spare, the lanes themselves as they come to a
 //   boundary, and the room of paged-out clients. Only if all of that leaves nobody able to run is the one that ranks last
 //   denied, and gets its framework's out-of-memory error.
@@ -160,13 +160,12 @@ void Engine::rehome_from_stopped() {
 // ------------------------------------------------------------------------------------------------------------ paging
 
 bool Engine::may_evict(const Client& client) const {
-    return options_.paging && client.pageable && client.residency == Residency::kResident && !client.stopped;
+    return may_be_paged(client) && client.residency == Residency::kResident && !client.stopped;
 }
 
 /// It wants to go on, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
 bool Engine::stands_its_ground(const Client& client) const {
-    const bool may_be_paged = options_.paging && client.pageable;
-    return client.on_device() && client.lane == kNoLane && !may_be_paged && (client.wants() || client.holds());
+    return client.on_device() && client.lane == kNoLane && !may_be_paged(client) && (client.wants() || client.holds());
 }
 
 void Engine::page_out(Client& client) {
@@ -259,7 +258,7 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
         if (lane.id == borrower.lane || !lane.has_members()) continue;
         const bool lendable = std::all_of(lane.mappings.begin(), lane.mappings.end(), [&](const Mapping& m) {
             const Client& member = *by_id_[index_of(m.client)];
-            return !m.member || (options_.paging && member.pageable && !member.stopped && !member.stalled);
+            return !m.member || (may_be_paged(member) && !member.stopped && !member.stalled);
         });
         if (!lendable) continue;
         expected += lane.size;

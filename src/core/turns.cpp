@@ -213,6 +213,7 @@ void Engine::charge_time(Client& client) {
     if (client.turn != Turn::kRunning) return;
     const Duration held = now_ - client.charged_until;
     client.charged_until = now_;
+    if (client.stalled) return;  // it waits for memory, and does not run
     client.facts.attained += held;
     client.facts.last_ran = now_;
     client.facts.virtual_time_s += held.seconds() / client.facts.weight;
@@ -226,19 +227,35 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
     if (!client.profiled) client.profile_iterations += static_cast<unsigned>(iterations);
 }
 
-// A client that (re)joins starts level with the least of those that contend, so that nobody catches up on hours. With
-// nobody contending, the furthest of all counts: those that idle have no claim on the past either.
-void Engine::level_virtual_time(Client& client, bool with_admitted_only) {
+// Note [Virtual time]
+// The virtual clock follows the least virtual time of those that contend, and never goes back. A client that joins, or comes
+// back from idling, is raised to it, so that nobody catches up on hours, and nobody who came in a quiet moment is behind.
+void Engine::advance_virtual_clock(const Client* joining) {
     double least = -1;
-    double most = 0;
-    for (const Client* other : active_) {
-        if (other == &client) continue;
-        most = std::max(most, other->facts.virtual_time_s);
-        if (other->turn == Turn::kParked || other->turn == Turn::kHoldingIdle || other->stopped) continue;
-        if (with_admitted_only && other->lane == kNoLane) continue;
+    for (Client* client : active_) {
+        const bool contends = (client->turn == Turn::kReady || client->turn == Turn::kRunning) && !client->stopped;
+        if (client == joining || !contends) continue;
+        charge_time(*client);
+        if (least < 0 || client->facts.virtual_time_s < least) least = client->facts.virtual_time_s;
+    }
+    virtual_clock_s_ = std::max(virtual_clock_s_, least);
+}
+
+void Engine::level_virtual_time(Client& client) {
+    advance_virtual_clock(&client);
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, virtual_clock_s_);
+}
+
+// A wait for memory is no more a claim on the others' time than the time before one came. (One that was paged out keeps
+// its claim: that is how those take turns that do not fit together.)
+void Engine::level_with_admitted(Client& client) {
+    double least = -1;
+    for (Client* other : active_) {
+        if (other->lane == kNoLane || other->stopped || (other->turn != Turn::kReady && other->turn != Turn::kRunning)) continue;
+        charge_time(*other);
         if (least < 0 || other->facts.virtual_time_s < least) least = other->facts.virtual_time_s;
     }
-    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, least < 0 ? most : least);
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, least);
 }
 
 // --------------------------------------------------------------------------------------------------------- profiling
@@ -276,7 +293,7 @@ Client* Engine::next_to_profile() {
 
 bool Engine::may_profile_now(const Client& newcomer) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
-    if (newcomer.residency == Residency::kAbsent && (entry_barred() || !may_enter(newcomer))) return false;
+    if (newcomer.residency == Residency::kAbsent && !may_enter(newcomer, entry_barred())) return false;
     if (newcomer.residency != Residency::kAbsent && newcomer.residency != Residency::kResident) return false;
     if (stands_its_ground(newcomer)) return true;
     return std::all_of(active_.begin(), active_.end(), [&](const Client* other) {

@@ -36,7 +36,7 @@ struct ClientFacts {
     double weight = 1.0;         ///< share under fair
 
     Duration attained;          ///< time held on the device so far
-    double virtual_time_s = 0;  ///< attained / weight, raised to the least contender's level when it joins anew
+    double virtual_time_s = 0;  ///< attained / weight, raised to the others' level when it joins: Note [Virtual time]
     Instant last_ran{-1};       ///< when it last ran, as far as it has been charged; negative: not yet
     std::uint64_t iterations_done = 0;
     std::uint64_t iterations_total = 0;  ///< 0: not known
@@ -178,7 +178,6 @@ enum class ProtocolFault : std::uint8_t {
     kUnknownClient,
     kNoGrant,   ///< reported a boundary or a need without a grant
     kNotAsked,  ///< acknowledged what it was not asked for
-    kAlreadyStalled,
 };
 std::string_view name_of(ProtocolFault fault);
 

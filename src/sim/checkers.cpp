@@ -170,7 +170,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
 
     // Under a policy that claims it, nobody starves: one waits for some rounds of turns and, where there is paging, of
     // stays. Some, because one that had the device to itself for a stay is that far ahead under fair, and those behind may
-    // be slow to catch up since they think; more of them outside a lane than inside.
+    // be slow to catch up since they think or weigh more.
     const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
                                      engine.options().page_share_max);
     if (std::exchange(was_stopped_, anybody_stopped(s))) stopped_time_ += s.now() - last_event_;
@@ -187,10 +187,11 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (waits_[i].since == kNever) waits_[i].since = s.now();
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
-        const bool excused = lane ? lane->holder != kNoClient && engine.find(lane->holder)->stalled : !all_pageable;
+        // A client that cannot be paged may keep others out for as long as it lives, and they catch up afterwards.
+        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
+        const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
-        const bool in_lane = client->lane != kNoLane && client->residency == Residency::kResident;
-        const Duration stays = s.options().engine.paging ? (stay + answers) * (present * (in_lane ? 2 : 8)) : answers;
+        const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
         waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }

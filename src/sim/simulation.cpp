@@ -19,6 +19,7 @@ Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jo
                        const Policy& fallback)
     : options_(options),
       jobs_(jobs),
+      first_policy_(policy),
       engine_(options.engine, policy, fallback),
       random_(options.seed),
       clients_(jobs.size()),

@@ -128,6 +128,7 @@ public:
     SimulationResult run(const std::function<void(double)>& progress = {});
 
     const Engine& engine() const { return engine_; }
+    const Policy& first_policy() const { return first_policy_; }
     std::span<const Job> jobs() const { return jobs_; }
     const SimulatedClient& client(ClientId id) const { return clients_[index_of(id)]; }
     std::span<const SimulatedClient> clients() const { return clients_; }
@@ -190,6 +191,7 @@ private:
 
     SimulationOptions options_;
     std::span<const Job> jobs_;
+    const Policy& first_policy_;
     Engine engine_;
     Random random_;
     Instant now_{};

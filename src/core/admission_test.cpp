@@ -1,0 +1,686 @@
+// Memory: who is on the device, in which lane, and who makes room for whom. Turns are in engine_test.cpp.
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/engine.h"
+#include "core/engine_fixture.h"
+#include "policies/table.h"
+
+namespace salus {
+namespace {
+
+EngineOptions small_device() {
+    EngineOptions options;
+    options.capacity = mebibytes(1000);
+    options.min_turn = milliseconds(10);
+    return options;
+}
+
+EngineOptions without_paging() {
+    EngineOptions options = small_device();
+    options.paging = false;
+    return options;
+}
+
+struct Rig : Driver {
+    explicit Rig(std::string_view policy, const EngineOptions& options = small_device())
+        : Driver(options, *find_policy(policy), fallback_policy()) {}
+
+    bool has_lane(ClientId id) const { return at(id).lane != kNoLane; }
+};
+
+using AdmissionTest = CheckedTest;
+
+// ----------------------------------------------------------------------------------------------------- the five steps
+
+TEST_F(AdmissionTest, ANewcomerOpensALaneElseJoinsTheBestFitElseGrowsTheSmallest) {
+    Rig rig("fair");
+    struct Row {
+        std::string_view step;
+        std::int64_t ephemeral_mib;
+        std::string_view memory;
+    };
+    const Row rows[] = {
+        {"the first opens a lane", 300, "admit A; map A 0:300"},
+        {"so does the second, while the policy wants one more", 200, "admit B; map B 1:200"},
+        {"the third joins the smaller lane that is large enough", 150, "admit C; map C 1:200"},
+        {"the fourth joins the larger, the only one large enough", 250, "admit D; map D 0:300"},
+        {"the fifth grows the smaller", 400, "resize B 1:400; resize C 1:400; admit E; map E 1:400"},
+    };
+    for (const Row& row : rows) {
+        SCOPED_TRACE(row.step);
+        rig.enter({.ephemeral_mib = row.ephemeral_mib, .occupancy = 0.5});
+        EXPECT_EQ(rig.memory(), row.memory);
+        EXPECT_EQ(rig.count<action::Yield>(), 0u) << "none of this needs a boundary";
+    }
+    EXPECT_EQ(rig.lanes(), "0:300 1:400");
+    EXPECT_EQ(rig.reserved_mib(), 5 * 10 + 700);
+}
+
+TEST_F(AdmissionTest, WithoutRoomThoseThatRankBehindArePagedOutAndLaterPagedIn) {
+    Rig rig("srtf");
+    const ClientId a = rig.enter({.iterations_total = 100, .iteration_time = seconds(1), .persistent_mib = 600});
+    const ClientId b = rig.enter({.iterations_total = 10, .iteration_time = seconds(1), .persistent_mib = 600});
+    EXPECT_EQ(rig.turns(), "yield A");
+    EXPECT_EQ(rig.memory(), "") << "A is in mid-iteration";
+    rig.boundary(a);
+    EXPECT_EQ(rig.memory(), "unmap A 0; page-out A 600; admit B; map B 1:100");
+    EXPECT_EQ(rig.turns(), "grant B 1");
+    rig.leave(b);
+    EXPECT_EQ(rig.memory(), "page-in A 600; admit A; map A 2:100");
+    EXPECT_EQ(rig.turns(), "grant A 2");
+    EXPECT_EQ(rig.engine.statistics().paged, mebibytes(1200));
+}
+
+TEST_F(AdmissionTest, NoMoreIsPagedOutThanNeeded) {
+    Rig rig("srtf");
+    const auto enter = [&](std::uint64_t iterations, std::int64_t persistent_mib) {
+        return rig.enter({.iterations_total = iterations, .iteration_time = seconds(1), .persistent_mib = persistent_mib});
+    };
+    const ClientId a = enter(100, 10);
+    const ClientId b = enter(300, 300);
+    const ClientId c = enter(200, 500);
+    const ClientId d = enter(10, 400);  // C is enough, and B, though it ranks last, is not
+    EXPECT_EQ(rig.memory(), "unmap C 0; page-out C 500; admit D; map D 0:100");
+    EXPECT_TRUE(rig.has_lane(a) && rig.has_lane(b) && rig.has_lane(d));
+    EXPECT_EQ(rig.at(c).residency, Residency::kPaged);
+}
+
+TEST_F(AdmissionTest, OneThatRanksBehindEverybodyWaits) {
+    Rig rig("srtf");
+    rig.enter({.iterations_total = 10, .iteration_time = seconds(1), .persistent_mib = 600});
+    rig.enter({.iterations_total = 100, .iteration_time = seconds(1), .persistent_mib = 600});
+    EXPECT_EQ(rig.memory() + rig.turns(), "");
+    EXPECT_EQ(rig.waits(), "wait B memory");
+}
+
+TEST_F(AdmissionTest, NeitherUnpageableClientsNorAnyoneWithPagingOffIsPagedOut) {
+    struct Row {
+        bool paging;
+        bool pageable;
+        bool paged;
+    };
+    for (const Row& row : {Row{true, true, true}, Row{true, false, false}, Row{false, true, false}}) {
+        SCOPED_TRACE(fmt::format("paging {} pageable {}", row.paging, row.pageable));
+        Rig rig("srtf", row.paging ? small_device() : without_paging());
+        const ClientId a = rig.enter({.pageable = row.pageable, .persistent_mib = 600});  // of unknown length
+        const ClientId b = rig.enter({.iterations_total = 10, .iteration_time = seconds(1), .persistent_mib = 600});
+        rig.play(minutes(1));
+        EXPECT_EQ(rig.runs(b), row.paged);
+        EXPECT_EQ(rig.engine.statistics().page_outs, row.paged ? 1u : 0u);
+        if (row.paged) continue;
+        rig.boundary(a);
+        rig.enter({.pageable = row.pageable, .persistent_mib = 100});
+        rig.set_capacity(500);
+        rig.play(minutes(1));
+        EXPECT_EQ(rig.engine.statistics().page_outs, 0u) << "nor when the capacity falls";
+    }
+}
+
+TEST_F(AdmissionTest, UnderATimeSlicedPolicyAClientJustPagedInStaysForAWhile) {
+    struct Row {
+        std::string_view policy;
+        int priority;
+        bool at_once;
+    };
+    // 600 MiB both ways at 12 GB/s take 105 ms: 1 % of 10.5 s.
+    for (const Row& row : {Row{"fair", 0, false}, Row{"las", 0, false}, Row{"rr", 0, false}, Row{"priority", 0, false},
+                           Row{"priority", 1, true}}) {
+        SCOPED_TRACE(fmt::format("{} {}", row.policy, row.priority));
+        Rig rig(row.policy);
+        const ClientId a = rig.enter({.persistent_mib = 600});
+        const ClientId b = rig.enter({.priority = row.priority, .persistent_mib = 600});
+        rig.play(milliseconds(10'400));
+        EXPECT_EQ(rig.runs(b), row.at_once);
+        if (row.at_once) continue;
+        rig.play(milliseconds(700));
+        EXPECT_TRUE(rig.runs(b));
+        rig.play(milliseconds(9'500));
+        EXPECT_TRUE(rig.runs(b)) << "A is behind now, and waits";
+        EXPECT_EQ(rig.engine.statistics().page_outs, 1u);
+        rig.play(milliseconds(1'000));
+        EXPECT_TRUE(rig.runs(a));
+    }
+}
+
+TEST_F(AdmissionTest, AnIdleClientIsPagedOutWhateverItsRankAfterAWhile) {
+    Rig rig("srtf");
+    const ClientId a = rig.enter({.iterations_total = 10, .iteration_time = seconds(1), .persistent_mib = 600});
+    rig.idle(a);
+    const ClientId b = rig.enter({.iterations_total = 100, .iteration_time = seconds(1), .persistent_mib = 600});
+    rig.pass(seconds(10));
+    EXPECT_FALSE(rig.has_lane(b));
+    rig.answers_revokes = true;
+    rig.pass(seconds(1));
+    EXPECT_EQ(rig.memory(), "unmap A 0; page-out A 600; admit B; map B 1:100");
+}
+
+// ----------------------------------------------------------------------------------------------------------- refusals
+
+TEST_F(AdmissionTest, AJobThatCouldNeverFitAloneIsRefusedWithBothFigures) {
+    Rig rig("fair");
+    const ClientId a = rig.attach({.persistent_mib = 600, .ephemeral_mib = 500});
+    EXPECT_EQ(rig.memory(), "refuse A 1100>1000");
+    rig.want(a);
+    const ClientId b = rig.enter({.persistent_mib = 500, .ephemeral_mib = 500});
+    EXPECT_TRUE(rig.runs(b)) << "exactly what there is, and nobody is in its way";
+    rig.leave(b);
+    rig.pass(minutes(10));
+    EXPECT_FALSE(rig.has_lane(a));
+    EXPECT_EQ(rig.engine.statistics().refusals, 1u);
+}
+
+TEST_F(AdmissionTest, OnlyWhatIsKnownToBeNeededRefusesAJob) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.profiled = false, .persistent_mib = 5000});
+    EXPECT_EQ(rig.memory(), "room A 1000") << "the figures of an earlier run are only an estimate";
+    rig.demand(a, 600, 500);
+    rig.boundary(a);
+    EXPECT_EQ(rig.turns(), "grant A private; yield A") << "not sure before it is profiled";
+    rig.boundary(a);
+    EXPECT_EQ(rig.memory(), "refuse A 1100>1000");
+}
+
+TEST_F(AdmissionTest, WhileOthersUseTheDeviceAJobThatWouldFitAloneWaits) {
+    Rig rig("fair");
+    rig.set_capacity(500);
+    const ClientId a = rig.enter({.persistent_mib = 600});
+    EXPECT_EQ(rig.waits(), "wait A memory");
+    rig.set_capacity(1000);
+    EXPECT_TRUE(rig.runs(a));
+}
+
+// ------------------------------------------------------------------------------------------- charged until acknowledged
+
+TEST_F(AdmissionTest, ALaneThatShrankIsChargedAtItsOldSizeUntilAllHaveAcknowledged) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 600});
+    rig.enter({.ephemeral_mib = 100});
+    rig.answers_mappings = false;
+    rig.leave(a);
+    EXPECT_EQ(rig.memory(), "resize B 0:100");
+    EXPECT_EQ(rig.lanes(), "0:100(600)");
+    EXPECT_EQ(rig.reserved_mib(), 610);
+    const ClientId c = rig.enter({.user = 2, .ephemeral_mib = 500});
+    rig.pass(minutes(1));
+    EXPECT_FALSE(rig.has_lane(c)) << "the room is on its way, and B may still use it";
+    EXPECT_EQ(rig.engine.statistics().page_outs, 0u) << "nobody need be paged out for it";
+    rig.answers_mappings = true;
+    rig.answer();
+    EXPECT_EQ(rig.memory(), "admit C; map C 1:500");
+}
+
+TEST_F(AdmissionTest, WhatIsPagedOutIsChargedUntilItIsGoneAndUnmapped) {
+    for (const bool mappings_first : {true, false}) {
+        SCOPED_TRACE(mappings_first);
+        Rig rig("srtf");
+        const ClientId a =
+            rig.enter({.iterations_total = 90, .iteration_time = seconds(1), .persistent_mib = 600, .ephemeral_mib = 300});
+        const ClientId b =
+            rig.enter({.iterations_total = 10, .iteration_time = seconds(1), .persistent_mib = 600, .ephemeral_mib = 200});
+        rig.answers_mappings = mappings_first;
+        rig.answers_paging = !mappings_first;
+        rig.boundary(a);
+        EXPECT_EQ(rig.memory(), "unmap A 0; page-out A 600");
+        EXPECT_EQ(rig.reserved_mib(), mappings_first ? 600 : 300) << "the other half is answered for";
+        EXPECT_FALSE(rig.has_lane(b));
+        rig.answers_mappings = rig.answers_paging = true;
+        rig.answer();
+        EXPECT_TRUE(rig.runs(b));
+    }
+}
+
+TEST_F(AdmissionTest, NobodyBehindTakesTheRoomThatIsOnItsWayForAnother) {
+    Rig rig("srtf");
+    const auto enter = [&](std::uint64_t iterations, std::int64_t persistent_mib) {
+        return rig.enter({.iterations_total = iterations, .iteration_time = seconds(1), .persistent_mib = persistent_mib});
+    };
+    const ClientId a = enter(100, 700);
+    const ClientId b = enter(10, 700);
+    rig.answers_paging = false;
+    rig.boundary(a);
+    const ClientId c = enter(50, 10);
+    EXPECT_FALSE(rig.has_lane(c)) << "it would fit beside A, but it is not its turn";
+    rig.answers_paging = true;
+    rig.answer();
+    EXPECT_TRUE(rig.has_lane(b));
+}
+
+// -------------------------------------------------------------------------------------------------------- reservations
+
+TEST_F(AdmissionTest, TheOldestWaiterGetsAReservationThatNobodyMayJump) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter({.persistent_mib = 400});
+    const ClientId b = rig.enter({.persistent_mib = 700});
+    const ClientId c = rig.enter({.persistent_mib = 800});
+    const ClientId d = rig.enter({.persistent_mib = 50});
+    EXPECT_TRUE(rig.has_lane(d)) << "at first those that fit may go in";
+    EXPECT_EQ(rig.engine.reserved_for(), kNoClient);
+    rig.pass(rig.engine.options().reserve_after);
+    EXPECT_EQ(rig.engine.reserved_for(), b);
+    const ClientId e = rig.enter({.persistent_mib = 10});
+    rig.pass(minutes(30));
+    EXPECT_FALSE(rig.has_lane(e));
+    EXPECT_EQ(rig.why(e), "reservation behind B");
+    rig.leave(a);
+    EXPECT_TRUE(rig.has_lane(b));
+    rig.pass(seconds(1));
+    EXPECT_EQ(rig.engine.reserved_for(), c) << "the next in line";
+    rig.die(c);
+    EXPECT_TRUE(rig.has_lane(e));
+}
+
+TEST_F(AdmissionTest, AProfiledClientThatCannotBePagedKeepsOthersOutUntilItFits) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter({.persistent_mib = 300, .ephemeral_mib = 300});
+    const ClientId b = rig.enter({.profiled = false});
+    rig.boundary(a);
+    rig.demand(b, 350, 400);
+    rig.boundary(b);
+    rig.boundary(b);
+    EXPECT_FALSE(rig.has_lane(b)) << "600 and 350, and a lane larger by 100";
+    EXPECT_TRUE(rig.runs(a)) << "those that are in can go on";
+    const ClientId c = rig.enter({.persistent_mib = 10});
+    rig.pass(minutes(30));
+    EXPECT_FALSE(rig.has_lane(c)) << "or B might wait for ever";
+    rig.leave(a);
+    EXPECT_TRUE(rig.runs(b));
+    rig.pass(seconds(1));
+    EXPECT_TRUE(rig.has_lane(c));
+}
+
+// ----------------------------------------------------------------------------------------------------- profiling turns
+
+TEST_F(AdmissionTest, ANewcomerProfilesAloneInPrivateMemoryTwiceAndThenGetsItsLane) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.occupancy = 0.5});
+    const ClientId b = rig.enter({.occupancy = 0.5});
+    const ClientId c = rig.enter({.profiled = false});
+    EXPECT_EQ(rig.turns(), "yield A; yield B") << "at once: it needs the device to itself";
+    rig.boundary(a);
+    EXPECT_EQ(rig.turns(), "") << "B is not at its boundary yet";
+    rig.boundary(b);
+    EXPECT_EQ(rig.memory(), "room C 780") << "all that is free";
+    EXPECT_EQ(rig.turns(), "grant C private; yield C") << "for one iteration";
+    EXPECT_EQ(rig.why(a), "profiling behind C");
+    rig.pass(milliseconds(100));
+    EXPECT_EQ(rig.turns(), "");
+
+    rig.demand(c, 20, 200);
+    rig.boundary(c);
+    EXPECT_EQ(rig.memory(), "room C 780");
+    EXPECT_EQ(rig.turns(), "grant C private; yield C");
+    EXPECT_EQ(rig.engine.find(c)->profile_iterations, 1u);
+    rig.boundary(c);
+    EXPECT_EQ(rig.memory(), "resize A 0:200; admit C; map C 0:200");
+    EXPECT_TRUE(rig.at(c).profiled);
+    EXPECT_EQ(rig.reserved_mib(), 40 + 300) << "what it did not need is free again";
+    EXPECT_TRUE(rig.runs(b)) << "the others run again";
+
+    rig.play(seconds(1));
+    EXPECT_EQ(rig.engine.statistics().profiling_turns, 2u);
+    EXPECT_GT(rig.at(c).facts.iterations_done, 2u) << "it runs in its lane";
+}
+
+TEST_F(AdmissionTest, AnIdleNewcomerBlocksNobody) {
+    Rig rig("rr");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.attach({.profiled = false});
+    rig.pass(seconds(10));
+    EXPECT_EQ(rig.turns(), "") << "it has not wanted to run yet";
+    rig.want(b);
+    rig.boundary(a);
+    EXPECT_TRUE(rig.runs(b));
+    rig.demand(b, 20, 100);
+    rig.idle(b);
+    EXPECT_EQ(rig.turns(), "grant A 0") << "it idles between its profiling turns";
+    rig.want(b);
+    EXPECT_EQ(rig.turns(), "yield A");
+    rig.idle(b, 0);
+    rig.boundary(a);
+    EXPECT_EQ(rig.turns(), "grant A 0") << "it thought better of it";
+}
+
+TEST_F(AdmissionTest, AProfilerThatIsStoppedHoldsNobodyUp) {
+    Rig rig("fair");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.enter({.profiled = false});
+    rig.boundary(a);
+    EXPECT_TRUE(rig.runs(b));
+    rig.stop(b);
+    EXPECT_EQ(rig.turns(), "grant A 0");
+}
+
+TEST_F(AdmissionTest, UnderPriorityANewcomerProfilesNotBeforeThoseAboveIt) {
+    for (const int priority : {0, 1, 2}) {
+        SCOPED_TRACE(priority);
+        Rig rig("priority");
+        rig.enter({.priority = 1});
+        rig.enter({.priority = priority, .profiled = false});
+        EXPECT_EQ(rig.turns(), priority >= 1 ? "yield A" : "");
+    }
+}
+
+// Suspected bug: profiling() still names it, and the next client of that id never frees its lane.
+TEST_F(AdmissionTest, DISABLED_ANewcomerThatGoesWhileLanesAreGatheredForItLeavesNothingBehind) {
+    Rig rig("rr");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.enter({.profiled = false});
+    EXPECT_EQ(rig.turns(), "yield A");
+    rig.die(b);
+    EXPECT_EQ(rig.engine.profiling(), kNoClient);
+    rig.attach(b, {});  // its id is free for reuse
+    rig.want(b);
+    rig.boundary(a);
+    EXPECT_EQ(rig.turns(), "grant B 0");
+    rig.pass(milliseconds(10));
+    rig.boundary(b);
+    EXPECT_EQ(rig.turns(), "grant A 0");
+}
+
+// --------------------------------------------------------------------------------------------- growth in mid-iteration
+
+TEST_F(AdmissionTest, ANeedInMidIterationIsServedFromFreeRoom) {
+    struct Row {
+        std::int64_t persistent_mib;
+        std::int64_t ephemeral_mib;
+        std::string_view memory;
+    };
+    for (const Row& row : {Row{50, 100, "room A 50"}, Row{10, 300, "room A 10; resize A 0:300; resize B 0:300"},
+                           Row{600, 380, "room A 600; resize A 0:380; resize B 0:380"}}) {
+        SCOPED_TRACE(row.memory);
+        Rig rig("fair");
+        const ClientId a = rig.enter();
+        rig.enter();
+        rig.need(a, row.persistent_mib, row.ephemeral_mib);
+        EXPECT_EQ(rig.memory(), row.memory);
+        EXPECT_TRUE(rig.runs(a));
+        EXPECT_EQ(rig.reserved_mib(), row.persistent_mib + row.ephemeral_mib + 10);
+    }
+}
+
+TEST_F(AdmissionTest, ANeedIsServedByLendingTheOtherLanesAtTheirBoundaries) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    const ClientId b = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    rig.need(a, 10, 700);
+    EXPECT_EQ(rig.memory(), "");
+    EXPECT_EQ(rig.turns(), "yield B");
+    EXPECT_TRUE(rig.at(a).stalled);
+    rig.answers_mappings = false;
+    rig.boundary(b);
+    EXPECT_EQ(rig.memory(), "unmap B 1");
+    rig.answers_mappings = true;
+    rig.answer();
+    EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700; admit B; map B 0:700") << "and B takes turns with A now";
+    EXPECT_FALSE(rig.at(a).stalled);
+    EXPECT_TRUE(rig.has_lane(b));
+    rig.pass(milliseconds(10));
+    rig.boundary(a);
+    EXPECT_EQ(rig.turns(), "grant B 0");
+}
+
+TEST_F(AdmissionTest, ALaneOfOneThatCannotBePagedIsNeverLent) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    const ClientId b = rig.enter({.pageable = false, .ephemeral_mib = 400, .occupancy = 0.5});
+    rig.need(a, 10, 700);
+    rig.boundary(b);
+    EXPECT_EQ(rig.memory(), "");
+    EXPECT_EQ(rig.turns(), "grant B 1");
+    rig.leave(b);
+    EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
+}
+
+TEST_F(AdmissionTest, ANeedIsServedByPagingOutThoseThatWait) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.persistent_mib = 100});
+    const ClientId b = rig.enter({.persistent_mib = 600});
+    rig.need(a, 500, 100);
+    EXPECT_EQ(rig.memory(), "unmap B 0; page-out B 600; room A 500");
+    EXPECT_TRUE(rig.runs(a));
+    EXPECT_EQ(rig.at(b).residency, Residency::kPaged);
+}
+
+TEST_F(AdmissionTest, ANeedOfAProfilerIsServedFromTheLanes) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 400});
+    const ClientId b = rig.enter({.profiled = false});
+    rig.boundary(a);
+    EXPECT_EQ(rig.memory(), "room B 590");
+    rig.need(b, 200, 700);
+    EXPECT_EQ(rig.memory(), "unmap A 0; room B 900");
+    rig.demand(b, 20, 200);
+    rig.boundary(b);
+    rig.boundary(b);
+    EXPECT_TRUE(rig.has_lane(a) && rig.has_lane(b)) << "A has a lane again";
+}
+
+TEST_F(AdmissionTest, ANeedIsDeniedOnlyIfItCouldNotBeMetAlone) {
+    Rig rig("fair");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.enter();
+    rig.need(a, 900, 101);
+    EXPECT_EQ(rig.memory(), "deny A 1001>1000");
+    EXPECT_TRUE(rig.runs(a)) << "what follows is up to its framework";
+    EXPECT_FALSE(rig.at(a).stalled);
+    rig.need(a, 900, 100);
+    EXPECT_EQ(rig.memory(), "unmap B 0; page-out B 10; room A 900");
+    rig.boundary(a);
+    EXPECT_FALSE(rig.at(b).dropped);
+}
+
+TEST_F(AdmissionTest, OfClientsThatCannotAllBeServedTheLastInRankIsDenied) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    const ClientId b = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    rig.need(a, 10, 700);
+    EXPECT_EQ(rig.memory(), "") << "B can still come to its end";
+    rig.need(b, 10, 700);
+    EXPECT_EQ(rig.memory(), "deny B 710>1000");
+    rig.die(b);
+    EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
+}
+
+// -------------------------------------------------------------------------------------------------------------- debts
+
+TEST_F(AdmissionTest, WhatIsObservedBeyondTheReservationIsReservedIfThereIsRoom) {
+    Rig rig("fair");
+    const ClientId a = rig.enter();
+    rig.observe(a, 300);
+    EXPECT_EQ(rig.reserved_mib(), 400);
+    EXPECT_EQ(rig.at(a).debt(), Bytes{});
+    rig.observe(a, 200);
+    EXPECT_EQ(rig.reserved_mib(), 400) << "what it keeps it states at its boundary";
+    rig.demand(a, 200, 100);
+    rig.boundary(a);
+    EXPECT_EQ(rig.reserved_mib(), 300);
+}
+
+TEST_F(AdmissionTest, NobodyIsAdmittedUntilADebtIsRepaid) {
+    for (const bool profiled : {true, false}) {
+        SCOPED_TRACE(profiled);
+        Rig rig("fair");
+        const ClientId a = rig.enter();
+        rig.observe(a, 950);
+        EXPECT_EQ(rig.at(a).debt(), mebibytes(940));
+        EXPECT_EQ(rig.reserved_mib(), 110) << "a reservation never exceeds what is there";
+        const ClientId b = rig.enter({.profiled = profiled});
+        rig.play(minutes(10));
+        EXPECT_FALSE(rig.at(b).on_device());
+        rig.observe(a, 500);
+        EXPECT_EQ(rig.reserved_mib(), 500 + (profiled ? 110 : 100));
+        rig.play(milliseconds(100));
+        EXPECT_TRUE(rig.at(b).on_device());
+    }
+}
+
+TEST_F(AdmissionTest, NeitherIsOneThatOutgrewItsLaneWhileADebtIsOwed) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter({.occupancy = 0.5});
+    const ClientId b = rig.enter({.occupancy = 0.5});
+    rig.observe(a, 900);
+    rig.demand(b, 10, 150);
+    rig.boundary(b);
+    EXPECT_EQ(rig.memory(), "unmap B 1");
+    rig.pass(seconds(10));
+    EXPECT_FALSE(rig.has_lane(b));
+    rig.observe(a, 100);
+    EXPECT_TRUE(rig.has_lane(b));
+}
+
+TEST_F(AdmissionTest, ADebtIsRepaidByPagingOutThoseThatWait) {
+    Rig rig("fair");
+    const ClientId a = rig.enter();
+    rig.enter({.pageable = false, .persistent_mib = 100});
+    const ClientId c = rig.enter({.persistent_mib = 300});
+    rig.observe(a, 600);
+    EXPECT_EQ(rig.memory(), "unmap C 0; page-out C 300");
+    EXPECT_EQ(rig.at(a).debt(), Bytes{});
+    EXPECT_EQ(rig.reserved_mib(), 600 + 100 + 100);
+    rig.leave(a);
+    EXPECT_TRUE(rig.has_lane(c));
+}
+
+// Suspected bug: types.h says "reservations never grow meanwhile"; needs and demands are still served from what is not
+// reserved.
+TEST_F(AdmissionTest, DISABLED_WhileADebtIsOwedReservationsDoNotGrow) {
+    struct Row {
+        std::string_view what;
+        std::function<void(Rig&, ClientId a, ClientId b)> grow;
+    };
+    const Row rows[] = {
+        {"another's need", [](Rig& rig, ClientId, ClientId b) { rig.need(b, 10, 200); }},
+        {"another's demand",
+         [](Rig& rig, ClientId, ClientId b) {
+             rig.demand(b, 100, 100);
+             rig.boundary(b);
+         }},
+    };
+    for (const Row& row : rows) {
+        SCOPED_TRACE(row.what);
+        Rig rig("fair", without_paging());
+        const ClientId a = rig.enter({.occupancy = 0.5});
+        const ClientId b = rig.enter({.occupancy = 0.5});
+        rig.observe(a, 900);
+        EXPECT_EQ(rig.reserved_mib(), 220);
+        row.grow(rig, a, b);
+        EXPECT_EQ(rig.reserved_mib(), 220);
+    }
+}
+
+// Suspected bug: the same for members of a lane that is blocked.
+TEST_F(AdmissionTest, DISABLED_WhileADebtIsOwedNobodyMovesToANewLane) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter();
+    rig.enter();
+    rig.observe(a, 950);
+    rig.stop(a);
+    rig.pass(minutes(1));
+    EXPECT_EQ(rig.memory(), "") << "the room for it is what A owes";
+    EXPECT_EQ(rig.reserved_mib(), 120);
+}
+
+TEST_F(AdmissionTest, WhenTheCapacityFallsThoseThatWaitArePagedOutAndComeBackWithIt) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.persistent_mib = 300});
+    const ClientId b = rig.enter({.persistent_mib = 300});
+    rig.answers_paging = false;
+    rig.set_capacity(450);
+    EXPECT_EQ(rig.memory(), "unmap B 0; page-out B 300");
+    const ClientId c = rig.enter();
+    EXPECT_FALSE(rig.has_lane(c)) << "more is reserved than there is";
+    rig.answers_paging = true;
+    rig.answer();
+    EXPECT_EQ(rig.memory(), "admit C; map C 0:100");
+    EXPECT_TRUE(rig.runs(a));
+    rig.set_capacity(1000);
+    EXPECT_EQ(rig.memory(), "page-in B 300; admit B; map B 0:100");
+    EXPECT_TRUE(rig.has_lane(b));
+}
+
+// Suspected bug: only those that wait are paged out, and nobody is asked to yield: 800 of 500 stay reserved.
+TEST_F(AdmissionTest, DISABLED_WhenTheCapacityFallsThoseThatRunMakeRoomAtABoundary) {
+    Rig rig("fair");
+    rig.enter({.persistent_mib = 300, .occupancy = 0.5});
+    rig.enter({.persistent_mib = 300, .occupancy = 0.5});
+    rig.set_capacity(500);
+    rig.play(seconds(10));
+    EXPECT_LE(rig.reserved_mib(), 500);
+}
+
+// ------------------------------------------------------------------------------------------------------ users and lanes
+
+TEST_F(AdmissionTest, ClientsOfDifferentUsersNeverShareALane) {
+    Rig rig("fair");
+    rig.enter({.user = 1, .pageable = false, .ephemeral_mib = 600});
+    const ClientId b = rig.enter({.user = 2, .ephemeral_mib = 100});
+    EXPECT_EQ(rig.memory(), "admit B; map B 1:100") << "although the policy wants no second lane";
+    const ClientId c = rig.enter({.user = 3, .ephemeral_mib = 300});
+    EXPECT_FALSE(rig.has_lane(c)) << "it would fit into A's lane";
+    EXPECT_EQ(rig.why(c), "memory");
+    rig.leave(b);
+    EXPECT_EQ(rig.memory(), "admit C; map C 2:300");
+}
+
+TEST_F(AdmissionTest, PackGivesEverybodyALaneOfItsOwnAndPagesNobodyOut) {
+    Rig rig("pack");
+    const ClientId a = rig.enter({.occupancy = 0.6});
+    const ClientId b = rig.enter({.occupancy = 0.6});
+    EXPECT_TRUE(rig.runs(a) && rig.runs(b)) << "more than a device full is no loss, less would be";
+    const ClientId c = rig.enter({.occupancy = 0.6});
+    rig.play(minutes(1));
+    EXPECT_FALSE(rig.has_lane(c)) << "it waits, although it would fit into either lane";
+    EXPECT_EQ(rig.why(c), "memory");
+    rig.leave(a);
+    EXPECT_EQ(rig.memory(), "admit C; map C 2:100");
+    EXPECT_EQ(rig.engine.statistics().page_outs, 0u);
+}
+
+TEST_F(AdmissionTest, LanesShrinkAndCloseWhenClientsLeave) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 600});
+    const ClientId b = rig.enter({.ephemeral_mib = 300});
+    const ClientId c = rig.enter({.ephemeral_mib = 100});
+    rig.leave(a);
+    EXPECT_EQ(rig.memory(), "resize B 0:300; resize C 0:300");
+    rig.die(c);
+    EXPECT_EQ(rig.memory(), "") << "B needs it as large as it is";
+    rig.leave(b);
+    EXPECT_EQ(rig.lanes(), "");
+    EXPECT_EQ(rig.engine.reserved(), Bytes{});
+}
+
+TEST_F(AdmissionTest, ADemandTakesEffectAtTheBoundary) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.ephemeral_mib = 600});
+    rig.demand(a, 50, 100);
+    EXPECT_EQ(rig.reserved_mib(), 610) << "it is in mid-iteration";
+    rig.boundary(a);
+    EXPECT_EQ(rig.reserved_mib(), 650);
+    const ClientId b = rig.enter({.user = 2, .ephemeral_mib = 500});
+    EXPECT_EQ(rig.memory(), "resize A 0:100; admit B; map B 1:500") << "what A no longer needs is there for others";
+    rig.demand(a, 50, 200);
+    rig.boundary(a);
+    EXPECT_EQ(rig.lanes(), "1:500 2:200") << "one that outgrew its lane gets another";
+    EXPECT_TRUE(rig.has_lane(b));
+}
+
+// Suspected bug: at the moment of the departure nobody holds the lane yet, and spread() is not called again.
+TEST_F(AdmissionTest, DISABLED_AClientThatWaitsForItsTurnGetsALaneOfItsOwnWhenThereIsRoom) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.occupancy = 0.9});
+    const ClientId b = rig.enter({.occupancy = 0.4});
+    const ClientId c = rig.enter({.occupancy = 0.4});
+    EXPECT_EQ(rig.lanes(), "0:100");
+    rig.leave(a);
+    rig.play(minutes(1));
+    EXPECT_TRUE(rig.runs(b) && rig.runs(c)) << "in lanes " << rig.lanes();
+}
+
+}  // namespace
+}  // namespace salus

@@ -1,0 +1,75 @@
+#include "sim/swarm.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "policies/table.h"
+#include "sim/trace_recorder.h"
+
+namespace salus::sim {
+namespace {
+
+class Swarm : public testing::Test {
+protected:
+    void SetUp() override { old_ = set_check_handler(throw_check_failure); }
+    void TearDown() override { set_check_handler(old_); }
+
+private:
+    CheckHandler old_ = nullptr;
+};
+
+TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
+    Statistics sum;
+    std::uint64_t killed = 0, denied = 0, refused = 0;
+    for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+        const SwarmResult result = run_seed(seed);
+        ASSERT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
+        const Statistics& s = result.run.statistics;
+        sum.page_outs += s.page_outs;
+        sum.page_ins += s.page_ins;
+        sum.profiling_turns += s.profiling_turns;
+        sum.reservations += s.reservations;
+        sum.rehomings += s.rehomings;
+        sum.revokes += s.revokes;
+        sum.lane_resizes += s.lane_resizes;
+        for (const JobResult& job : result.run.jobs) {
+            killed += job.outcome == Outcome::kKilled ? 1u : 0u;
+            denied += job.outcome == Outcome::kDenied ? 1u : 0u;
+            refused += job.outcome == Outcome::kRefused ? 1u : 0u;
+        }
+    }
+    // A swarm that no longer meets these proves nothing.
+    EXPECT_GT(sum.page_outs, 1000u);
+    EXPECT_GT(sum.page_ins, 1000u);
+    EXPECT_GT(sum.profiling_turns, 1000u);
+    EXPECT_GT(sum.reservations, 100u);
+    EXPECT_GT(sum.rehomings, 10u);
+    EXPECT_GT(sum.revokes, 1000u);
+    EXPECT_GT(sum.lane_resizes, 1000u);
+    EXPECT_GT(killed, 100u);
+    EXPECT_GT(denied, 100u);
+    EXPECT_GT(refused, 10u);
+}
+
+TEST_F(Swarm, EveryCanaryIsCaught) {
+    ASSERT_GE(all_canaries().size(), 3u);
+    for (const Policy* canary : all_canaries()) {
+        std::size_t caught = 0;
+        for (std::uint64_t seed = 1; seed <= 300; ++seed) caught += run_seed(seed, canary).failure ? 1u : 0u;
+        EXPECT_GT(caught, 0u) << canary->info.name;
+    }
+}
+
+TEST_F(Swarm, ASeedIsOneRun) {
+    for (std::uint64_t seed : {5u, 36u, 77u}) {
+        TraceRecorder first, second;
+        static_cast<void>(run_seed(seed, nullptr, &first));
+        static_cast<void>(run_seed(seed, nullptr, &second));
+        EXPECT_EQ(first.text(), second.text());
+        const Result<Replay> replay = replay_trace(first.text(), find_policy, fallback_policy());
+        EXPECT_TRUE(replay.ok()) << replay.error();
+    }
+}
+
+}  // namespace
+}  // namespace salus::sim

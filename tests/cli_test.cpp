@@ -1,0 +1,159 @@
+// The command line as a user meets it: what it prints, where, and with which exit status.
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "policies/table.h"
+
+namespace salus {
+namespace {
+
+struct Outcome {
+    int status = -1;
+    std::string out;
+    std::string err;
+};
+
+std::string read_whole(std::FILE* file) {
+    std::string text;
+    std::array<char, 4096> block;
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), file)) text.append(block.data(), got);
+    return text;
+}
+
+std::string temporary(const std::string& name) { return testing::TempDir() + "salus_cli_" + std::to_string(::getpid()) + "_" + name; }
+
+Outcome salus_command(const std::string& arguments) {
+    const std::string err_file = temporary("stderr");
+    std::FILE* pipe = popen((std::string(SALUS_BINARY) + " " + arguments + " 2>" + err_file).c_str(), "r");
+    Outcome run;
+    run.out = read_whole(pipe);
+    run.status = WEXITSTATUS(pclose(pipe));
+    std::FILE* err = std::fopen(err_file.c_str(), "r");
+    run.err = read_whole(err);
+    std::fclose(err);
+    std::remove(err_file.c_str());
+    return run;
+}
+
+std::string write_temporary(const std::string& name, const std::string& content) {
+    const std::string path = temporary(name);
+    std::ofstream(path) << content;
+    return path;
+}
+
+TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
+    const std::string header = "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib\n";
+    const std::string bad_row = write_temporary("bad.csv", header + "a,0,10,nan,1,1\n");
+    const std::string negative = write_temporary("negative.csv", header + "a,0,10,5,-1,1\n");
+    const std::string no_rows = write_temporary("empty.csv", header);
+    const std::string no_trace = write_temporary("x.trace", "hello\n");
+    struct Case {
+        std::string arguments;
+        std::string says;
+    };
+    const std::vector<Case> cases = {
+        {"", "A subcommand is required"},
+        {"sim", "sim needs either --jobs FILE.csv or --workload NAME"},
+        {"sim --workload uniform --jobs x.csv", "sim needs either"},
+        {"sim --workload uniform --policy strf", "unknown policy 'strf'; did you mean 'srtf'?"},
+        {"sim --workload uniform --policy fifo,,rr", "unknown policy ''"},
+        {"sim --workload unform", "unknown workload 'unform'; did you mean 'uniform'?"},
+        {"sim --workload uniform:0", "the number of jobs is a whole number"},
+        {"sim --workload uniform:x", "the number of jobs is a whole number"},
+        {"sim --workload uniform --capacity 0", "--capacity: '0' is not a size"},
+        {"sim --workload uniform --capacity -1GiB", "--capacity"},
+        {"sim --workload uniform --capacity nan", "--capacity: 'nan' is not a size"},
+        {"sim --workload salus-100 --capacity 1GiB", "could never fit: it needs"},
+        {"sim --workload uniform --lanes 0", "--lanes: '0'"},
+        {"sim --workload uniform --lanes many", "--lanes: 'many'"},
+        {"sim --workload uniform --paging maybe", "--paging: 'maybe' is neither 'on' nor 'off'"},
+        {"sim --workload uniform --page-gbps 0", "--page-gbps: 0 is out of range"},
+        {"sim --workload uniform --page-gbps nan", "--page-gbps: 'nan' is not a number"},
+        {"sim --workload uniform --switch-us=-1", "--switch-us: -1 is out of range"},
+        {"sim --workload uniform --profile guessed", "--profile: 'guessed'"},
+        {"sim --workload uniform --occupancy 1.5", "--occupancy: 1.5 is out of range"},
+        {"sim --workload uniform --occupancy 0", "--occupancy: 0 is out of range"},
+        {"sim --workload uniform --seed 5..2", "'5..2' is neither a seed"},
+        {"sim --workload uniform --seed x", "'x' is neither a seed"},
+        {"sim --workload uniform --timeline x.png", "ends in neither .svg nor .json"},
+        {"sim --workload uniform --timeline x.svg --seed 1..2", "--timeline draws one run"},
+        {"sim --workload uniform:1 --timeline /nonexistent/x.svg", "cannot write '/nonexistent/x.svg'"},
+        {"sim --workload uniform --record x.trace", "--record keeps one run"},
+        {"sim --workload uniform --no-such-option", "--no-such-option"},
+        {"sim --jobs /nonexistent.csv", "cannot open '/nonexistent.csv'"},
+        {"sim --jobs " + bad_row, bad_row + ":2: column 4 (iteration_ms): 'nan' is not a number"},
+        {"sim --jobs " + negative, negative + ":2: column 5 (persistent_mib): '-1'"},
+        {"sim --jobs " + no_rows, "no job follows the header"},
+        {"sim fuzz", "--seeds"},
+        {"sim fuzz --seeds 1..x", "'1..x' is neither a seed"},
+        {"sim fuzz --seeds 1 --canary tit", "unknown canary 'tit'"},
+        {"sim replay /nonexistent.trace", "cannot open"},
+        {"sim replay " + no_trace, "line 1: not a salus trace"},
+    };
+    for (const Case& c : cases) {
+        const Outcome run = salus_command(c.arguments);
+        EXPECT_EQ(run.status, 2) << c.arguments << "\n" << run.err;
+        EXPECT_EQ(run.out, "") << c.arguments;
+        EXPECT_NE(run.err.find(c.says), std::string::npos) << c.arguments << "\nprinted: " << run.err;
+        EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << c.arguments << "\nprinted: " << run.err;
+    }
+    for (const std::string& path : {bad_row, negative, no_rows, no_trace}) std::remove(path.c_str());
+}
+
+TEST(CommandLine, HelpNamesEveryPolicy) {
+    const Outcome run = salus_command("sim --help");
+    EXPECT_EQ(run.status, 0);
+    for (const Policy* policy : all_policies()) EXPECT_NE(run.out.find(policy->info.name), std::string::npos) << policy->info.name;
+}
+
+TEST(CommandLine, JsonHasTheKeysThatScriptsRelyOn) {
+    const Outcome run = salus_command("sim --workload uniform:5 --policy all --json");
+    ASSERT_EQ(run.status, 0) << run.err;
+    const auto json = nlohmann::json::parse(run.out);
+    ASSERT_EQ(json.at("policies").size(), all_policies().size());
+    for (const auto& row : json.at("policies")) {
+        EXPECT_NE(find_policy(row.at("policy").get<std::string>()), nullptr);
+        for (const char* key : {"makespan_s", "mean_queue_s", "mean_completion_s", "p95_completion_s", "busy_share",
+                                "memory_peak_mib", "memory_static_mib", "switches", "paged_mib", "fairness"}) {
+            EXPECT_TRUE(row.at(key).is_number()) << key;
+        }
+    }
+}
+
+TEST(CommandLine, TheSameSeedGivesTheSameBytes) {
+    for (const char* arguments : {"sim --workload salus-100:20 --policy all --seed 3 --json", "sim --workload inference-42 --policy fair,priority --json"}) {
+        const Outcome first = salus_command(arguments);
+        const Outcome second = salus_command(arguments);
+        ASSERT_EQ(first.status, 0) << first.err;
+        EXPECT_EQ(first.out, second.out) << arguments;
+    }
+    EXPECT_NE(salus_command("sim --workload salus-100:20 --policy srtf --seed 3 --json").out,
+              salus_command("sim --workload salus-100:20 --policy srtf --seed 4 --json").out);
+}
+
+TEST(CommandLine, ARecordedRunReplaysToTheSameActions) {
+    const std::string trace = temporary("run.trace");
+    ASSERT_EQ(salus_command("sim --workload salus-100:12 --policy fair --record " + trace).status, 0);
+    const Outcome replay = salus_command("sim replay " + trace);
+    EXPECT_EQ(replay.status, 0) << replay.err;
+    EXPECT_NE(replay.out.find("replayed to the same"), std::string::npos);
+    std::remove(trace.c_str());
+}
+
+TEST(CommandLine, AFailingSeedNamesTheCommandThatReplaysIt) {
+    const Outcome run = salus_command("sim fuzz --seeds 1..20 --canary dreamer");
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.out.find("replay it: salus sim fuzz --seeds 1 --canary dreamer"), std::string::npos) << run.out;
+}
+
+}  // namespace
+}  // namespace salus
