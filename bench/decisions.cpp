@@ -92,10 +92,14 @@ const bool registered = [] {
         const std::string name(policy->info.name);
         const PolicyInfo& info = policy->info;
         if (info.shares_lanes && !info.exclusive) {  // else there is one candidate, and nothing to decide
-            benchmark::RegisterBenchmark(("decision/" + name).c_str(), decision, policy)->Arg(50)->Arg(1000)->Unit(benchmark::kMicrosecond);
+            benchmark::RegisterBenchmark(("decision/" + name).c_str(), decision, policy)
+                ->Arg(50)
+                ->Arg(1000)
+                ->Unit(benchmark::kMicrosecond);
         }
         if (info.time_sliced) {  // else nobody yields after one iteration
-            benchmark::RegisterBenchmark(("simulation/" + name).c_str(), simulated_iterations, policy)->Unit(benchmark::kMillisecond);
+            benchmark::RegisterBenchmark(("simulation/" + name).c_str(), simulated_iterations, policy)
+                ->Unit(benchmark::kMillisecond);
         }
     }
     return true;

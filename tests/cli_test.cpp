@@ -29,7 +29,9 @@ std::string read_whole(std::FILE* file) {
     return text;
 }
 
-std::string temporary(const std::string& name) { return testing::TempDir() + "salus_cli_" + std::to_string(::getpid()) + "_" + name; }
+std::string temporary(const std::string& name) {
+    return testing::TempDir() + "salus_cli_" + std::to_string(::getpid()) + "_" + name;
+}
 
 Outcome salus_command(const std::string& arguments) {
     const std::string err_file = temporary("stderr");
@@ -112,7 +114,8 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
 TEST(CommandLine, HelpNamesEveryPolicy) {
     const Outcome run = salus_command("sim --help");
     EXPECT_EQ(run.status, 0);
-    for (const Policy* policy : all_policies()) EXPECT_NE(run.out.find(policy->info.name), std::string::npos) << policy->info.name;
+    for (const Policy* policy : all_policies())
+        EXPECT_NE(run.out.find(policy->info.name), std::string::npos) << policy->info.name;
 }
 
 TEST(CommandLine, JsonHasTheKeysThatScriptsRelyOn) {
@@ -130,7 +133,8 @@ TEST(CommandLine, JsonHasTheKeysThatScriptsRelyOn) {
 }
 
 TEST(CommandLine, TheSameSeedGivesTheSameBytes) {
-    for (const char* arguments : {"sim --workload salus-100:20 --policy all --seed 3 --json", "sim --workload inference-42 --policy fair,priority --json"}) {
+    for (const char* arguments : {"sim --workload salus-100:20 --policy all --seed 3 --json",
+                                  "sim --workload inference-42 --policy fair,priority --json"}) {
         const Outcome first = salus_command(arguments);
         const Outcome second = salus_command(arguments);
         ASSERT_EQ(first.status, 0) << first.err;

@@ -56,7 +56,9 @@ std::vector<fs::path> sources() {
 }
 
 std::string folder_of(const fs::path& file) { return fs::relative(file, kSource).begin()->string(); }
-bool is_test(const fs::path& file) { return file.stem().string().ends_with("_test") || file.stem().string().ends_with("_fixture"); }
+bool is_test(const fs::path& file) {
+    return file.stem().string().ends_with("_test") || file.stem().string().ends_with("_fixture");
+}
 
 TEST(DependencyRule, FoldersIncludeOnlyWhatTheyMay) {
     ASSERT_GT(sources().size(), 30u);
@@ -85,7 +87,8 @@ TEST(DependencyRule, TheCheckItselfKnowsAnImpureHeader) {
     for (const char* header : {"chrono", "thread", "sys/socket.h", "cuda.h", "cuda_runtime.h", "unistd.h", "ctime"}) {
         EXPECT_TRUE(std::regex_match(header, kImpure)) << header;
     }
-    for (const char* header : {"algorithm", "vector", "cmath", "fmt/format.h"}) EXPECT_FALSE(std::regex_match(header, kImpure)) << header;
+    for (const char* header : {"algorithm", "vector", "cmath", "fmt/format.h"})
+        EXPECT_FALSE(std::regex_match(header, kImpure)) << header;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Golden traces: recorded decisions that must not change unnoticed. When a change is meant, tests/golden/update makes them anew.
+// Golden traces: recorded decisions that must not change unnoticed. When a change is meant, tests/golden/update makes them
+// anew.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -43,9 +44,12 @@ TEST(GoldenTraces, AChangedActionOrEventIsNoticed) {
     struct Case {
         std::string from, to, says;
     };
-    for (const Case& c : {Case{"  grant client=", "  grant client=7", "instead"}, Case{"\n  grant client=0", "\n  wait client=0", "instead"},
-                          Case{" want client=", " wnat client=", "unknown event 'wnat'"}, Case{"client=0 user=0", "client=0 usr=0", "bad field 'user'"},
-                          Case{"salus-trace 1", "salus-trace 2", "not a salus trace"}, Case{"policy=srtf", "policy=nope", "unknown policy 'nope'"}}) {
+    for (const Case& c :
+         {Case{"  grant client=", "  grant client=7", "instead"}, Case{"\n  grant client=0", "\n  wait client=0", "instead"},
+          Case{" want client=", " wnat client=", "unknown event 'wnat'"},
+          Case{"client=0 user=0", "client=0 usr=0", "bad field 'user'"},
+          Case{"salus-trace 1", "salus-trace 2", "not a salus trace"},
+          Case{"policy=srtf", "policy=nope", "unknown policy 'nope'"}}) {
         std::string changed = text;
         const auto at = changed.find(c.from);
         ASSERT_NE(at, std::string::npos) << c.from;

@@ -42,12 +42,9 @@ bool Engine::waits_for_memory(const Client& client) const {
 
 /// Who bars the way onto the device.
 Engine::Barred Engine::entry_barred() const {
-    Barred barred = reserved() > capacity_ ? Barred::kAll : Barred::kNobody;
-    for (const Client* client : active_) {
-        if (client->debt() > Bytes{}) barred = Barred::kAll;
-        if (stands_its_ground(*client)) barred = std::max(barred, Barred::kThoseThatCannotBePaged);
-    }
-    return barred;
+    if (in_debt()) return Barred::kAll;
+    const bool any = std::any_of(active_.begin(), active_.end(), [&](const Client* c) { return stands_its_ground(*c); });
+    return any ? Barred::kThoseThatCannotBePaged : Barred::kNobody;
 }
 
 /// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.

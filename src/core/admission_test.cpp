@@ -365,8 +365,7 @@ TEST_F(AdmissionTest, UnderPriorityANewcomerProfilesNotBeforeThoseAboveIt) {
     }
 }
 
-// Suspected bug: profiling() still names it, and the next client of that id never frees its lane.
-TEST_F(AdmissionTest, DISABLED_ANewcomerThatGoesWhileLanesAreGatheredForItLeavesNothingBehind) {
+TEST_F(AdmissionTest, ANewcomerThatGoesWhileLanesAreGatheredForItLeavesNothingBehind) {
     Rig rig("rr");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter({.profiled = false});
@@ -546,9 +545,7 @@ TEST_F(AdmissionTest, ADebtIsRepaidByPagingOutThoseThatWait) {
     EXPECT_TRUE(rig.has_lane(c));
 }
 
-// Suspected bug: types.h says "reservations never grow meanwhile"; needs and demands are still served from what is not
-// reserved.
-TEST_F(AdmissionTest, DISABLED_WhileADebtIsOwedReservationsDoNotGrow) {
+TEST_F(AdmissionTest, WhileADebtIsOwedReservationsDoNotGrow) {
     struct Row {
         std::string_view what;
         std::function<void(Rig&, ClientId a, ClientId b)> grow;
@@ -573,8 +570,7 @@ TEST_F(AdmissionTest, DISABLED_WhileADebtIsOwedReservationsDoNotGrow) {
     }
 }
 
-// Suspected bug: the same for members of a lane that is blocked.
-TEST_F(AdmissionTest, DISABLED_WhileADebtIsOwedNobodyMovesToANewLane) {
+TEST_F(AdmissionTest, WhileADebtIsOwedNobodyMovesToANewLane) {
     Rig rig("fair", without_paging());
     const ClientId a = rig.enter();
     rig.enter();
@@ -603,8 +599,7 @@ TEST_F(AdmissionTest, WhenTheCapacityFallsThoseThatWaitArePagedOutAndComeBackWit
     EXPECT_TRUE(rig.has_lane(b));
 }
 
-// Suspected bug: only those that wait are paged out, and nobody is asked to yield: 800 of 500 stay reserved.
-TEST_F(AdmissionTest, DISABLED_WhenTheCapacityFallsThoseThatRunMakeRoomAtABoundary) {
+TEST_F(AdmissionTest, WhenTheCapacityFallsThoseThatRunMakeRoomAtABoundary) {
     Rig rig("fair");
     rig.enter({.persistent_mib = 300, .occupancy = 0.5});
     rig.enter({.persistent_mib = 300, .occupancy = 0.5});
@@ -670,8 +665,7 @@ TEST_F(AdmissionTest, ADemandTakesEffectAtTheBoundary) {
     EXPECT_TRUE(rig.has_lane(b));
 }
 
-// Suspected bug: at the moment of the departure nobody holds the lane yet, and spread() is not called again.
-TEST_F(AdmissionTest, DISABLED_AClientThatWaitsForItsTurnGetsALaneOfItsOwnWhenThereIsRoom) {
+TEST_F(AdmissionTest, AClientThatWaitsForItsTurnGetsALaneOfItsOwnWhenThereIsRoom) {
     Rig rig("fair");
     const ClientId a = rig.enter({.occupancy = 0.9});
     const ClientId b = rig.enter({.occupancy = 0.4});

@@ -28,7 +28,12 @@ std::span<const Action> Engine::handle(const Event& event, Instant now) {
 
 void Engine::settle() {
     if (memory_changed_ || now_ >= balance_at_) balance();
+    const Policy* policy = policy_;
     dispatch();
+    if (policy_ != policy) {  // it misbehaved, and the fallback sees things anew
+        balance();
+        dispatch();
+    }
     limit_ = std::max(capacity_, std::min(limit_, reserved()));
     statistics_.reserved_peak = std::max(statistics_.reserved_peak, reserved());
     check_safety();
@@ -121,6 +126,7 @@ void Engine::on(const event::Attach& e) {
 void Engine::on(const event::Demand& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (client->facts.occupancy != e.occupancy) memory_changed_ = true;
     client->facts.occupancy = e.occupancy;
     if (client->facts.persistent == e.persistent && client->facts.ephemeral == e.ephemeral) return;
     client->facts.persistent = e.persistent;
@@ -161,7 +167,7 @@ void Engine::unstall(Client& client) {
 void Engine::on(const event::Observe& e) {
     Client* client = known(e.client);
     if (!client) return;
-    client->observed = e.persistent;
+    set_observed(*client, e.persistent);
     client->facts.persistent = std::max(client->facts.persistent, e.persistent);
     memory_changed_ = true;
 }
@@ -180,7 +186,7 @@ void Engine::on(const event::Want& e) {
         client->waits_since = now_;
         level_virtual_time(*client);
         became_ready(*client);
-        if (client->lane == kNoLane || stalled_ > 0) memory_changed_ = true;
+        if (client->lane == kNoLane || stalled_ > 0 || lanes_.at(client->lane).blocked) memory_changed_ = true;
     }
 }
 
@@ -212,7 +218,7 @@ void Engine::on(const event::Idle& e) {
         const Lane& lane = lanes_.at(client->lane);
         const bool outgrew_lane = client->demand_changed && client->facts.ephemeral > lane.size;
         if (client->demand_changed && !outgrew_lane) apply_demand(*client);
-        const bool contended = !policy_->info.exclusive && (!lane.ready.empty() || contended_elsewhere(lane));
+        const bool contended = !policy_->info.exclusive && !lane.ready.empty();
         if (outgrew_lane || contended) ask_yield(*client);
     } else {
         if (client->turn != Turn::kHoldingIdle) client->idle_since = now_;
@@ -241,8 +247,8 @@ void Engine::on(const event::PagedOut& e) {
     if (client->residency != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
     client->residency = Residency::kPaged;
     std::erase(paging_out_, client);
+    set_observed(*client, Bytes{});
     set_reserved(*client, Bytes{});
-    client->observed = Bytes{};
     memory_changed_ = true;
 }
 
@@ -261,8 +267,10 @@ void Engine::on(const event::Leave& e) {
     if (!client) return;
     charge_time(*client);
     count_iterations(*client, e.iterations);
-    ended_service_ += client->facts.attained;
-    typical_service_ = std::max(ended_service_ / ++ended_jobs_, nanoseconds(1));
+    if (client->facts.attained.ns > 0) {
+        ended_service_ += client->facts.attained;
+        typical_service_ = ended_service_ / ++ended_jobs_;
+    }
     remove(*client);
 }
 
@@ -282,7 +290,9 @@ void Engine::remove(Client& client) {
     client.turn = Turn::kParked;
     update_ready(client);
     lanes_.forget(id);
+    set_observed(client, Bytes{});
     set_reserved(client, Bytes{});
+    if (profiling_ == id) profiling_ = kNoClient;
     if (reserved_for_ == id) reserved_for_ = kNoClient;
     std::erase(active_, &client);
     std::erase(paging_out_, &client);
@@ -293,6 +303,7 @@ void Engine::remove(Client& client) {
 void Engine::on(const event::Stop& e) {
     Client* client = known(e.client);
     if (!client || client->stopped) return;
+    advance_virtual_clock(nullptr);
     client->stopped = true;
     client->stopped_at = now_;
     update_ready(*client);
@@ -304,6 +315,7 @@ void Engine::on(const event::Continue& e) {
     Client* client = known(e.client);
     if (!client || !client->stopped) return;
     client->stopped = false;
+    level_virtual_time(*client);
     became_ready(*client);
     memory_changed_ = true;
 }

@@ -190,6 +190,7 @@ private:
     void became_ready(Client& client);
     void contend(Lane& lane, const Client& newcomer);
     void contend_everywhere();
+    void contend_for_slots();
     void ask_yield(Client& holder);
     void release_lane(Client& client);
     void give_back(Client& client);
@@ -200,8 +201,6 @@ private:
     void level_virtual_time(Client& client);
     void level_with_admitted(Client& client);
     std::size_t running_lanes() const;
-    bool slots_full() const { return options_.lanes_max > 0 && running_lanes() >= options_.lanes_max; }
-    bool contended_elsewhere(const Lane& lane) const;
 
     // ---- memory.cpp: who is on the device, and where ----
     void balance();
@@ -224,9 +223,11 @@ private:
     void page_out(Client& client);
     void page_in(Client& client);
     void set_reserved(Client& client, Bytes bytes);
+    void set_observed(Client& client, Bytes bytes);
     Bytes free() const;
     Bytes coming() const;
     void tell_waits();
+    bool in_debt() const { return reserved() > capacity_ || debt_total_ > Bytes{}; }
     void look_again_at(Instant when) { balance_at_ = std::min(balance_at_, when); }
 
     // ---- admission.cpp: the way in ----
@@ -260,6 +261,7 @@ private:
     Bytes largest_capacity_;  ///< what the device has when nobody else uses it: what could ever fit
     Bytes limit_;             ///< capacity, or more while a fall of it is not worked off yet
     Bytes persistent_total_;
+    Bytes debt_total_;
     Lanes lanes_;
     std::vector<std::unique_ptr<Client>> by_id_;
     std::vector<Client*> active_;
@@ -271,7 +273,7 @@ private:
     Duration ended_service_;
     std::int64_t ended_jobs_ = 0;
     std::uint64_t next_sequence_ = 0;
-    double virtual_clock_s_ = 0;         ///< Note [Virtual time]
+    double virtual_clock_s_ = 0;  ///< Note [Virtual time]
 
     bool memory_changed_ = false;    ///< balance() has something to look at
     bool boundary_awaited_ = false;  ///< a holder was asked to yield for the sake of its memory

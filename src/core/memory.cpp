@@ -27,11 +27,9 @@ void Engine::balance() {
     repay_debts();
     if (stalled_ > 0) serve_stalled();
     rehome_from_stopped();
-    const bool in_debt = reserved() > capacity_ ||
-                         std::any_of(active_.begin(), active_.end(), [](const Client* c) { return c->debt() > Bytes{}; });
     // Placing anyone just before or during a profiling turn would only be undone by it.
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
-    if (stalled_ == 0 && !in_debt && !profiling) {
+    if (stalled_ == 0 && !in_debt() && !profiling) {
         admit_waiters();
         spread();
     }
@@ -40,13 +38,14 @@ void Engine::balance() {
     tell_waits();
 }
 
-Bytes Engine::free() const { return std::max(capacity_ - reserved(), Bytes{}); }
+/// What is owed is in use, whoever it was meant for.
+Bytes Engine::free() const { return std::max(capacity_ - reserved() - debt_total_, Bytes{}); }
 
 /// What is charged now and will be free without further ado. What a stopped client would have to do does not count.
 Bytes Engine::coming() const {
     Bytes sum;
     for (const Client* client : paging_out_) {
-        if (!client->stopped) sum += client->reserved;
+        if (!client->stopped) sum += client->reserved + client->debt();
     }
     for (const Lane& lane : lanes_.all()) {
         Bytes stays = lane.size;
@@ -62,7 +61,15 @@ void Engine::set_reserved(Client& client, Bytes bytes) {
     client.facts.memory_time_gib_s += client.reserved.mib() / 1024.0 * (now_ - client.accrued_at).seconds();
     client.accrued_at = now_;
     persistent_total_ += bytes - client.reserved;
+    debt_total_ -= client.debt();
     client.reserved = bytes;
+    debt_total_ += client.debt();
+}
+
+void Engine::set_observed(Client& client, Bytes bytes) {
+    debt_total_ -= client.debt();
+    client.observed = bytes;
+    debt_total_ += client.debt();
 }
 
 /// Makes what the client stated its reservation. REQUIRES: it is at a boundary.
@@ -71,8 +78,8 @@ void Engine::apply_demand(Client& client) {
     memory_changed_ = true;
     if (client.on_device() && client.residency != Residency::kPagingOut) {
         const Bytes wanted = client.facts.persistent;
-        client.observed = wanted;
-        if (wanted <= client.reserved || wanted - client.reserved <= free()) set_reserved(client, wanted);
+        set_observed(client, wanted);
+        if (wanted <= client.reserved || reserved() + debt_total_ <= capacity_) set_reserved(client, wanted);
     }
     if (client.lane != kNoLane) {
         Lane& lane = lanes_.at(client.lane);
@@ -124,8 +131,11 @@ void Engine::spread() {
     for (bool moved = true; moved;) {
         moved = false;
         for (const Lane& lane : lanes_.all()) {
-            if (lane.holder == kNoClient || lane.ready.empty()) continue;
-            Client& client = *choose(lane.ready);
+            scratch_ = lane.ready;
+            if (lane.holder == kNoClient && !scratch_.empty())
+                std::erase(scratch_, &choose(lane.ready)->facts);  // it has the lane next
+            if (scratch_.empty()) continue;
+            Client& client = *choose(scratch_);
             if (client.facts.ephemeral > free() || !wants_lane(client)) continue;
             leave_lane(client);
             enter_lane(client, lanes_.open(client.facts.user, client.facts.ephemeral));
@@ -190,28 +200,39 @@ void Engine::page_in(Client& client) {
 // --------------------------------------------------------------------------------------- debts and growth in mid-iteration
 
 void Engine::repay_debts() {
-    Bytes owed = std::max(reserved() - capacity_, Bytes{});
+    if (!in_debt()) return;
+    const Bytes short_by = reserved() + debt_total_ - capacity_;
+    if (short_by > Bytes{}) return reclaim(short_by, nullptr);
     for (Client* client : active_) {
-        if (client->debt() == Bytes{}) continue;
-        if (client->debt() <= free()) set_reserved(*client, client->observed);
-        else owed += client->debt();
+        if (client->debt() > Bytes{}) set_reserved(*client, client->observed);
     }
-    if (owed > Bytes{}) reclaim(owed, nullptr);
 }
 
-/// Frees memory until `amount` is or will be free: what lanes have to spare, then parked clients, from the last in rank.
+/// Frees memory until `amount` is or will be free: what lanes have to spare; then those that can be paged, from the last in
+/// rank, parked ones first and, at their boundary, those that run.
 void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     if (free() + coming() >= amount) return;
     trim_lanes();
-    std::vector<Client*> parked;
+    std::vector<Client*> pageable;
     for (Client* client : active_) {
-        if (client != on_behalf_of && may_evict(*client) && !client->holds()) parked.push_back(client);
+        const bool owes_and_runs = client->holds() && client->debt() > Bytes{};  // its boundary does not make it smaller
+        if (client != on_behalf_of && may_evict(*client) && !client->stalled && !owes_and_runs) pageable.push_back(client);
     }
-    parked = by_rank(std::move(parked));
-    for (auto last = parked.rbegin(); last != parked.rend() && free() + coming() < amount; ++last) {
-        page_out(**last);
-        lanes_.close_empty();
-        trim_lanes();
+    pageable = by_rank(std::move(pageable));
+    std::reverse(pageable.begin(), pageable.end());
+    std::stable_partition(pageable.begin(), pageable.end(), [](const Client* client) { return !client->holds(); });
+    Bytes at_boundary;
+    for (Client* client : pageable) {
+        if (free() + coming() + at_boundary >= amount) return;
+        if (client->holds()) {
+            ask_yield(*client);
+            boundary_awaited_ = true;
+            at_boundary += client->reserved + client->debt();
+        } else {
+            page_out(*client);
+            lanes_.close_empty();
+            trim_lanes();
+        }
     }
 }
 

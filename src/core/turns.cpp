@@ -26,14 +26,39 @@ void Engine::dispatch() {
 
 // At most lanes_max lanes run. There may be more lanes than that, since users do not share any.
 void Engine::dispatch_capped() {
-    while (!slots_full()) {
+    for (;;) {
         scratch_.clear();
         for (const Lane& lane : lanes_.all()) {
             if (lane.holder == kNoClient) scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
         }
         if (scratch_.empty()) return;
+        if (running_lanes() >= options_.lanes_max) return contend_for_slots();
         Client& chosen = *choose(scratch_);
         grant(lanes_.at(chosen.lane), chosen);
+    }
+}
+
+/// For each lane that waits for a slot, one of those that run is to make way: idle ones first, then those that rank last.
+void Engine::contend_for_slots() {
+    std::vector<Client*> waiters;  // the first of each lane
+    std::vector<Client*> holders;
+    std::size_t leaving = 0;  // holders that will leave a slot to another lane
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.holder == kNoClient) {
+            if (!lane.ready.empty()) waiters.push_back(choose(lane.ready));
+            continue;
+        }
+        Client* holder = by_id_[index_of(lane.holder)].get();
+        charge_time(*holder);
+        if (!holder->yield_asked) holders.push_back(holder);
+        else if (lane.ready.empty()) ++leaving;
+    }
+    waiters = by_rank(std::move(waiters));
+    holders = by_rank(std::move(holders));
+    std::reverse(holders.begin(), holders.end());
+    std::stable_partition(holders.begin(), holders.end(), [](const Client* c) { return c->turn == Turn::kHoldingIdle; });
+    for (std::size_t i = 0; i < holders.size() && leaving + i < waiters.size(); ++i) {
+        contend(lanes_.at(holders[i]->lane), *waiters[leaving + i]);
     }
 }
 
@@ -49,6 +74,7 @@ void Engine::dispatch_exclusive() {
     if (busy) {  // several may still run from before this policy came
         for (Client* client : active_) {
             if (client != front && client->holds()) ask_yield(*client);
+            if (client->ready_index >= 0 && front && ranks_before(*client, *front)) contend(lanes_.at(front->lane), *client);
         }
         return;
     }
@@ -80,7 +106,7 @@ void Engine::grant(Lane& lane, Client& client) {
     act(action::Grant{client.facts.id, lane.id});
 
     lane.yield_at = kNever;
-    if (policy_->info.time_sliced && (!lane.ready.empty() || contended_elsewhere(lane))) {
+    if (policy_->info.time_sliced && !lane.ready.empty()) {
         lane.yield_at = now_ + options_.min_turn;
         if (lane.yield_at <= now_) ask_yield(client);
     }
@@ -97,29 +123,10 @@ std::size_t Engine::running_lanes() const {
 
 // -------------------------------------------------------------------------------------------------------- contention
 
-// Whether somebody in another, free lane waits for this one to stop running.
-bool Engine::contended_elsewhere(const Lane& lane) const {
-    if (options_.lanes_max == 0 || !slots_full()) return false;
-    return std::any_of(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& other) {
-        return other.id != lane.id && other.holder == kNoClient && !other.ready.empty();
-    });
-}
-
 void Engine::became_ready(Client& client) {
     if (!update_ready(client)) return;
-    Lane& own = lanes_.at(client.lane);
-    if (own.holder != kNoClient) return contend(own, client);
-    if (!slots_full() && !policy_->info.exclusive) return;
-    // Its lane is free but too many others run: the one that ranks last makes way, an idle one before that.
-    Lane* last = nullptr;
-    for (Lane& lane : lanes_.all()) {
-        if (lane.holder == kNoClient) continue;
-        const Client& holder = *by_id_[index_of(lane.holder)];
-        if (!last || holder.turn == Turn::kHoldingIdle || ranks_before(*by_id_[index_of(last->holder)], holder))
-            last = &lane;
-        if (holder.turn == Turn::kHoldingIdle) break;
-    }
-    if (last) contend(*last, client);
+    Lane& lane = lanes_.at(client.lane);
+    if (lane.holder != kNoClient) contend(lane, client);
 }
 
 /// Decides whether, and from when on, the lane's holder is to make way for one that has just become ready.
@@ -146,9 +153,6 @@ void Engine::contend_everywhere() {
         if (lane.holder == kNoClient) continue;
         lane.yield_at = kNever;
         for (const ClientFacts* waiting : lane.ready) contend(lane, *by_id_[index_of(waiting->id)]);
-        if (lane.ready.empty() && contended_elsewhere(lane) && policy_->info.time_sliced) {
-            lane.yield_at = by_id_[index_of(lane.holder)]->granted_at + options_.min_turn;
-        }
     }
 }
 
@@ -251,7 +255,8 @@ void Engine::level_virtual_time(Client& client) {
 void Engine::level_with_admitted(Client& client) {
     double least = -1;
     for (Client* other : active_) {
-        if (other->lane == kNoLane || other->stopped || (other->turn != Turn::kReady && other->turn != Turn::kRunning)) continue;
+        if (other->lane == kNoLane || other->stopped || (other->turn != Turn::kReady && other->turn != Turn::kRunning))
+            continue;
         charge_time(*other);
         if (least < 0 || other->facts.virtual_time_s < least) least = other->facts.virtual_time_s;
     }

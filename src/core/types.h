@@ -12,7 +12,7 @@
 //
 // (3) is what "old sizes stay charged until acknowledged" means. While a client profiles or grows in mid-iteration, P_i
 // is the private room it was given. If C itself falls (others use the device too) or a client is observed to use more
-// than it reserved, that is a debt: nobody is admitted until it is repaid, and reservations never grow meanwhile.
+// than it reserved, that is a debt: nobody is admitted until it is repaid, and what is owed does not count as free.
 #pragma once
 
 #include <cstdint>

@@ -370,8 +370,7 @@ TEST_P(EveryPolicy, IsWorkConservingUnlessExclusive) {
     for (const unsigned lanes_max : {0u, 1u, 2u}) EXPECT_EQ(first_unused_chance(policy, lanes_max, 2), "") << lanes_max;
 }
 
-// Suspected bug: see EngineTest.EveryIdleHolderMakesWayWhereLanesThatMayRunAreShort.
-TEST_P(EveryPolicy, DISABLED_IsWorkConservingUnlessExclusiveWithMoreUsersThanLanesThatMayRun) {
+TEST_P(EveryPolicy, IsWorkConservingUnlessExclusiveWithMoreUsersThanLanesThatMayRun) {
     if (policy.info.exclusive) GTEST_SKIP() << "it idles with the one it lets run";
     for (const unsigned lanes_max : {0u, 1u, 2u, 3u}) EXPECT_EQ(first_unused_chance(policy, lanes_max, 4), "") << lanes_max;
 }

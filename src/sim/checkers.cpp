@@ -192,7 +192,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
-        waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
+        waits_[i].bound =
+            std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }
 }
