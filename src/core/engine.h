@@ -140,6 +140,9 @@ public:
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
 private:
+    /// Whom the state of those on the device keeps from coming onto it.
+    enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
+
     // ---- engine.cpp: events ----
     void on(const event::Attach& e);
     void on(const event::Demand& e);
@@ -182,7 +185,7 @@ private:
     bool dispatch_profiling();
     bool profiler_has_device() const;
     Client* next_to_profile();
-    bool may_profile_now(const Client& newcomer);
+    bool may_profile_now(const Client& newcomer, Barred barred);
     void start_profiling_turn(Client& client);
     void end_profiling_turn(Client& client);
     void grant(Lane& lane, Client& client);
@@ -237,7 +240,6 @@ private:
     std::optional<Placement> find_place(const Client& client) const;
     void admit(Client& client, const Placement& placement);
     bool waits_for_memory(const Client& client) const;
-    enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
     Barred entry_barred() const;
     bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;

@@ -269,7 +269,7 @@ void Engine::level_with_admitted(Client& client) {
 bool Engine::dispatch_profiling() {
     Client* client = profiling_ == kNoClient ? nullptr : by_id_[index_of(profiling_)].get();
     if (client && client->holds()) return profiler_has_device();
-    if (client && !may_profile_now(*client)) client = nullptr;
+    if (client && !may_profile_now(*client, entry_barred())) client = nullptr;
     if (!client) client = next_to_profile();
     profiling_ = client ? client->facts.id : kNoClient;
     if (!client) return false;
@@ -288,18 +288,28 @@ bool Engine::profiler_has_device() const {
 }
 
 Client* Engine::next_to_profile() {
-    Client* first = nullptr;
+    if (stalled_ > 0) return nullptr;
+    std::vector<Client*> newcomers;
     for (Client* client : active_) {
-        if (client->profiled || !may_profile_now(*client)) continue;
-        if (!first || ranks_before(*client, *first)) first = client;
+        if (!client->profiled && client->wants()) newcomers.push_back(client);
     }
-    return first;
+    if (newcomers.empty()) return nullptr;
+    newcomers = by_rank(std::move(newcomers));
+    if (policy_->info.exclusive) {  // of those that are not here yet, if the first may not come, none may
+        const auto absent = [](const Client* client) { return client->residency == Residency::kAbsent; };
+        const auto first = std::find_if(newcomers.begin(), newcomers.end(), absent);
+        if (first != newcomers.end()) newcomers.erase(std::remove_if(first + 1, newcomers.end(), absent), newcomers.end());
+    }
+    const Barred barred = entry_barred();
+    const auto found =
+        std::find_if(newcomers.begin(), newcomers.end(), [&](const Client* c) { return may_profile_now(*c, barred); });
+    return found == newcomers.end() ? nullptr : *found;
 }
 
-bool Engine::may_profile_now(const Client& newcomer) {
+bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
-    if (newcomer.residency == Residency::kAbsent && !may_enter(newcomer, entry_barred())) return false;
     if (newcomer.residency != Residency::kAbsent && newcomer.residency != Residency::kResident) return false;
+    if (!may_enter(newcomer, barred)) return false;
     if (stands_its_ground(newcomer)) return true;
     return std::all_of(active_.begin(), active_.end(), [&](const Client* other) {
         const bool competes = other->profiled && (other->wants() || (other->turn == Turn::kRunning && !other->stopped));
