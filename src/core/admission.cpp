@@ -129,7 +129,7 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
 }
 
 std::optional<Placement> Engine::find_place(const Client& client) const {
-    const Bytes to_charge = client.on_device() ? Bytes{} : client.facts.persistent;
+    const Bytes to_charge = std::max(client.facts.persistent - client.reserved, Bytes{});
     if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, and no lane yet
         return to_charge <= free() ? std::optional(Placement{}) : std::nullopt;
     }
@@ -147,16 +147,17 @@ void Engine::admit(Client& client, const Placement& placement) {
     }
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
-    LaneId lane = placement.lane;
-    if (placement.kind == Placement::Kind::kOpen) {
-        lane = lanes_.open(client.facts.user, placement.size);
-        ++statistics_.lanes_opened;
-    } else if (placement.kind == Placement::Kind::kGrow) {
-        resize_lane(lane, placement.size);
-    }
+    const LaneId lane = prepare_lane(client, placement);
     ++statistics_.admissions;
     act(action::Admit{client.facts.id, lane});
     enter_lane(client, lane);
+}
+
+LaneId Engine::prepare_lane(const Client& client, const Placement& placement) {
+    if (placement.kind == Placement::Kind::kGrow) resize_lane(placement.lane, placement.size);
+    if (placement.kind != Placement::Kind::kOpen) return placement.lane;
+    ++statistics_.lanes_opened;
+    return lanes_.open(client.facts.user, placement.size);
 }
 
 bool Engine::wants_lane(const Client& client) const {
@@ -182,7 +183,7 @@ bool Engine::wants_lane(const Client& client) const {
 /// Whether the newcomer fits once `removed` are paged out, everything under way is done and all lanes are trimmed.
 bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed) const {
     const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
-    Bytes total = persistent_total_ + (newcomer.on_device() ? Bytes{} : newcomer.facts.persistent);
+    Bytes total = persistent_total_ + std::max(newcomer.facts.persistent - newcomer.reserved, Bytes{});
     for (const Client* client : removed) total -= client->reserved;
     for (const Client* client : paging_out_) {
         if (!client->stopped) total -= client->reserved;

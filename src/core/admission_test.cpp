@@ -423,16 +423,33 @@ TEST_F(AdmissionTest, ANeedIsServedByLendingTheOtherLanesAtTheirBoundaries) {
     EXPECT_EQ(rig.turns(), "grant B 0");
 }
 
-TEST_F(AdmissionTest, ALaneOfOneThatCannotBePagedIsNeverLent) {
+TEST_F(AdmissionTest, ALaneOfOneThatCannotBePagedIsLentOnlyIfThatIsEnough) {
+    for (const bool enough : {true, false}) {
+        SCOPED_TRACE(enough);
+        Rig rig("fair");
+        const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+        const ClientId b = rig.enter({.pageable = false, .persistent_mib = 200, .ephemeral_mib = 300, .occupancy = 0.5});
+        rig.need(a, 10, enough ? 700 : 900);
+        rig.boundary(b);
+        if (enough) {
+            EXPECT_NE(rig.memory().find("room A 10; resize A 0:700"), std::string::npos) << rig.memory();
+            continue;
+        }
+        EXPECT_EQ(rig.memory(), "");
+        EXPECT_EQ(rig.turns(), "grant B 1") << "it goes on, and A waits until it has left";
+        rig.leave(b);
+        EXPECT_EQ(rig.memory(), "room A 10; resize A 0:900");
+    }
+}
+
+TEST_F(AdmissionTest, WhatWasObservedBeforeAdmissionIsNotChargedTwice) {
     Rig rig("fair");
-    const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
-    const ClientId b = rig.enter({.pageable = false, .ephemeral_mib = 400, .occupancy = 0.5});
-    rig.need(a, 10, 700);
-    rig.boundary(b);
-    EXPECT_EQ(rig.memory(), "");
-    EXPECT_EQ(rig.turns(), "grant B 1");
-    rig.leave(b);
-    EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
+    const ClientId a = rig.attach({.persistent_mib = 600, .ephemeral_mib = 100});
+    rig.observe(a, 600);
+    EXPECT_EQ(rig.reserved_mib(), 600);
+    rig.want(a);
+    EXPECT_TRUE(rig.has_lane(a));
+    EXPECT_EQ(rig.reserved_mib(), 700);
 }
 
 TEST_F(AdmissionTest, ANeedIsServedByPagingOutThoseThatWait) {

@@ -8,6 +8,14 @@
 #include "base/check.h"
 
 namespace salus {
+namespace {
+
+// Figures come from other people's processes. These bounds keep every sum and product of them in range.
+bool makes_sense(Bytes bytes) { return bytes >= Bytes{} && bytes <= gibibytes(std::int64_t{1} << 28); }
+bool makes_sense(std::uint64_t iterations) { return iterations <= std::uint64_t{1} << 50; }
+bool makes_sense(double share) { return share > 0 && share <= 1e9; }
+
+}  // namespace
 
 Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
     : options_(options),
@@ -96,8 +104,9 @@ void Engine::fall_back(PolicyFault fault) {
 // ------------------------------------------------------------------------------------------------------------ events
 
 void Engine::on(const event::Attach& e) {
-    SALUS_CHECK(e.client != kNoClient, "a client needs an id");
-    SALUS_CHECK(e.weight > 0 && std::isfinite(e.weight), "a weight is positive");
+    SALUS_CHECK(makes_sense(e.weight) && makes_sense(e.occupancy) && makes_sense(e.persistent) && makes_sense(e.ephemeral),
+                "the shell has looked at what it passes on");
+    SALUS_CHECK(index_of(e.client) < 1'000'000, "ids are small");
     if (index_of(e.client) >= by_id_.size()) by_id_.resize(index_of(e.client) + 1);
     SALUS_CHECK(!by_id_[index_of(e.client)], "this id is in use");
     auto owned = std::make_unique<Client>();
@@ -112,7 +121,6 @@ void Engine::on(const event::Attach& e) {
     client.facts.persistent = e.persistent;
     client.facts.ephemeral = e.ephemeral;
     client.facts.occupancy = e.occupancy;
-    client.facts.attached_at = now_;
     client.pageable = e.pageable;
     client.profiled = e.profiled;
     client.waits_since = client.idle_since = client.accrued_at = now_;
@@ -126,6 +134,7 @@ void Engine::on(const event::Attach& e) {
 void Engine::on(const event::Demand& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral) || !makes_sense(e.occupancy)) return drop(e.client, ProtocolFault::kNonsense);
     if (client->facts.occupancy != e.occupancy) memory_changed_ = true;
     client->facts.occupancy = e.occupancy;
     if (client->facts.persistent == e.persistent && client->facts.ephemeral == e.ephemeral) return;
@@ -138,6 +147,7 @@ void Engine::on(const event::Demand& e) {
 void Engine::on(const event::Need& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral)) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     unstall(*client);  // if it asked before, this is what counts now
     if (e.persistent + e.ephemeral > largest_capacity_) {
@@ -167,6 +177,7 @@ void Engine::unstall(Client& client) {
 void Engine::on(const event::Observe& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.persistent)) return drop(e.client, ProtocolFault::kNonsense);
     set_observed(*client, e.persistent);
     client->facts.persistent = std::max(client->facts.persistent, e.persistent);
     memory_changed_ = true;
@@ -193,6 +204,7 @@ void Engine::on(const event::Want& e) {
 void Engine::on(const event::Boundary& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.iterations)) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     unstall(*client);
     charge_time(*client);
@@ -206,6 +218,7 @@ void Engine::on(const event::Boundary& e) {
 void Engine::on(const event::Idle& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.iterations)) return drop(e.client, ProtocolFault::kNonsense);
     unstall(*client);
     advance_virtual_clock(nullptr);  // while it still counts
     if (client->holds()) {
@@ -265,6 +278,7 @@ void Engine::on(const event::PagedIn& e) {
 void Engine::on(const event::Leave& e) {
     Client* client = known(e.client);
     if (!client) return;
+    if (!makes_sense(e.iterations)) return drop(e.client, ProtocolFault::kNonsense);
     charge_time(*client);
     count_iterations(*client, e.iterations);
     if (client->facts.attained.ns > 0) {
@@ -323,7 +337,7 @@ void Engine::on(const event::Continue& e) {
 void Engine::on(const event::Adjust& e) {
     Client* client = known(e.client);
     if (!client) return;
-    SALUS_CHECK(e.weight > 0 && std::isfinite(e.weight), "a weight is positive");
+    if (!makes_sense(e.weight)) return drop(e.client, ProtocolFault::kNonsense);
     client->facts.priority = e.priority;
     client->facts.weight = e.weight;
     client->facts.iterations_total = e.iterations_total;
@@ -361,6 +375,12 @@ void Engine::on(const event::Timer&) {
 }
 
 // ----------------------------------------------------------------------------------------------------------- viewers
+
+double Engine::memory_time_gib_s(const Client& client, Instant now) const {
+    const double gib = client.reserved.mib() / 1024.0;
+    const double lane_gib = client.turn == Turn::kRunning && client.lane != kNoLane ? client.facts.ephemeral.mib() / 1024.0 : 0.0;
+    return client.memory_time_gib_s + gib * (now - client.accrued_at).seconds() + lane_gib * (now - client.charged_until).seconds();
+}
 
 std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
     using enum WaitReason;

@@ -81,7 +81,8 @@ struct Client {
     Instant resident_since;
     Instant idle_since;
     Instant stopped_at;
-    Instant accrued_at;             ///< memory time is counted up to here
+    Instant accrued_at;            ///< memory time is counted up to here ...
+    double memory_time_gib_s = 0;  ///< ... without the T of a turn that is on
     std::int32_t ready_index = -1;  ///< in its lane's ready list
     WaitReason told = WaitReason::kNothing;
     ClientId told_behind = kNoClient;
@@ -136,6 +137,8 @@ public:
     Bytes reserved() const { return persistent_total_ + lanes_.total_charge(); }
     ClientId reserved_for() const { return reserved_for_; }
     ClientId profiling() const { return profiling_; }
+    /// Gibibyte-seconds of P on the device and of T while running, up to now.
+    double memory_time_gib_s(const Client& client, Instant now) const;
     /// Why it waits, and behind whom if behind anyone.
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
@@ -239,6 +242,7 @@ private:
     Admission try_admit(Client& client, bool& may_page);
     std::optional<Placement> find_place(const Client& client) const;
     void admit(Client& client, const Placement& placement);
+    LaneId prepare_lane(const Client& client, const Placement& placement);
     bool waits_for_memory(const Client& client) const;
     Barred entry_barred() const;
     bool may_enter(const Client& client, Barred barred);
@@ -283,6 +287,7 @@ private:
     Instant balance_at_ = kNever;    ///< ... and at the latest then
     std::size_t stalled_ = 0;        ///< clients that wait in mid-iteration
     std::size_t unprofiled_ = 0;
+    ClientId last_granted_ = kNoClient;
     ClientId reserved_for_ = kNoClient;
     ClientId profiling_ = kNoClient;  ///< holds, or gathers the lanes for, a profiling turn
 };

@@ -12,10 +12,10 @@ namespace salus {
 // - One that can be paged is never in the way: whoever ranks before it pages it out.
 // - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, no other such
 //   client comes onto the device, and it may have anyone paged out who can be. Others like it that are already there can
-//   finish, since a lane with such a member is never lent and never smaller than its T; when they have left, it fits.
-// - A stalled client is given, in this order, free room, what lanes have to spare, the lanes themselves as they come to a
-//   boundary, and the room of paged-out clients. Only if all of that leaves nobody able to run is the one that ranks last
-//   denied, and gets its framework's out-of-memory error.
+//   finish: whoever was profiled last has shown that its T fits beside the P of all; when it has left, the one before it can.
+// - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
+//   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
+//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error.
 
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
@@ -58,7 +58,7 @@ Bytes Engine::coming() const {
 }
 
 void Engine::set_reserved(Client& client, Bytes bytes) {
-    client.facts.memory_time_gib_s += client.reserved.mib() / 1024.0 * (now_ - client.accrued_at).seconds();
+    client.memory_time_gib_s += client.reserved.mib() / 1024.0 * (now_ - client.accrued_at).seconds();
     client.accrued_at = now_;
     persistent_total_ += bytes - client.reserved;
     debt_total_ -= client.debt();
@@ -128,7 +128,7 @@ void Engine::trim_lanes() {
 
 /// A client that waits for its turn while the policy wants one more lane, and there is room, gets a lane of its own.
 void Engine::spread() {
-    for (bool moved = true; moved;) {
+    for (bool moved = reserved_for_ == kNoClient; moved;) {
         moved = false;
         for (const Lane& lane : lanes_.all()) {
             scratch_ = lane.ready;
@@ -138,8 +138,7 @@ void Engine::spread() {
             Client& client = *choose(scratch_);
             if (client.facts.ephemeral > free() || !wants_lane(client)) continue;
             leave_lane(client);
-            enter_lane(client, lanes_.open(client.facts.user, client.facts.ephemeral));
-            ++statistics_.lanes_opened;
+            enter_lane(client, prepare_lane(client, {Placement::Kind::kOpen, kNoLane, client.facts.ephemeral}));
             moved = true;
             break;  // the list of lanes has changed
         }
@@ -162,7 +161,7 @@ void Engine::rehome_from_stopped() {
         const std::optional<Placement> placement = lanes_.place(request, free());
         if (!placement) continue;
         leave_lane(*client);
-        admit(*client, *placement);
+        enter_lane(*client, prepare_lane(*client, *placement));
         ++statistics_.rehomings;
     }
 }
@@ -252,7 +251,10 @@ void Engine::serve_stalled() {
             reclaim(amount, client);
             amount = missing(*client);
         }
-        if (amount > free()) return;  // the first in line is served first
+        if (amount > free()) {
+            if (coming() > Bytes{} || boundary_awaited_) return;  // what is on its way is for the first in line
+            continue;
+        }
         unstall(*client);
         if (client->lane == kNoLane) {
             set_reserved(*client, client->reserved + amount);
@@ -269,27 +271,48 @@ void Engine::serve_stalled() {
     }
 }
 
-/// Closes lanes at a boundary, and asks for the boundary of others, until `amount` will be free. A lane with a member that
-/// cannot be paged is never lent: that member could otherwise be shut out for good.
+/// Lends lanes until `amount` will be free: those at a boundary at once, others when they come to theirs; and of the
+/// borrower's own lane what only others in it need. Lanes with a member that cannot be paged come last, and only if that is
+/// enough: else those members go on meanwhile.
 void Engine::lend_lanes(Bytes amount, const Client& borrower) {
+    struct Loan {
+        const Lane* lane;
+        Bytes size;
+    };
+    std::vector<Loan> loans;
+    std::vector<Loan> only_if_enough;
+    Bytes within_reach = free() + coming();
+    for (const Client* client : active_) {
+        if (client != &borrower && may_evict(*client) && !client->stalled) within_reach += client->reserved + client->debt();
+    }
+    for (const Lane& lane : lanes_.all()) {
+        bool all_pageable = true;
+        bool any_stuck = false;
+        for (const Mapping& m : lane.mappings) {
+            const Client& client = *by_id_[index_of(m.client)];
+            if (&client == &borrower) continue;
+            any_stuck = any_stuck || client.stopped || client.stalled;
+            all_pageable = all_pageable && (!m.member || may_be_paged(client));
+        }
+        const Bytes kept = lane.id == borrower.lane ? borrower.needed_ephemeral : Bytes{};
+        if (any_stuck || !lane.has_members() || lane.size <= kept) continue;
+        within_reach += lane.size - kept;
+        (all_pageable ? loans : only_if_enough).push_back({&lane, lane.size - kept});
+    }
+    if (within_reach >= amount) loans.insert(loans.end(), only_if_enough.begin(), only_if_enough.end());
+
     Bytes expected = free() + coming();
     std::vector<Client*> members;
-    for (const Lane& lane : lanes_.all()) {
+    for (const Loan& loan : loans) {
         if (expected >= amount) break;
-        if (lane.id == borrower.lane || !lane.has_members()) continue;
-        const bool lendable = std::all_of(lane.mappings.begin(), lane.mappings.end(), [&](const Mapping& m) {
-            const Client& member = *by_id_[index_of(m.client)];
-            return !m.member || (may_be_paged(member) && !member.stopped && !member.stalled);
-        });
-        if (!lendable) continue;
-        expected += lane.size;
-        if (lane.holder != kNoClient) {
-            ask_yield(*by_id_[index_of(lane.holder)]);
+        expected += loan.size;
+        if (loan.lane->holder != kNoClient && loan.lane->id != borrower.lane) {
+            ask_yield(*by_id_[index_of(loan.lane->holder)]);
             boundary_awaited_ = true;
             continue;
         }
-        for (const Mapping& m : lane.mappings) {
-            if (m.member) members.push_back(by_id_[index_of(m.client)].get());
+        for (const Mapping& m : loan.lane->mappings) {
+            if (m.member && m.client != borrower.facts.id) members.push_back(by_id_[index_of(m.client)].get());
         }
     }
     for (Client* member : members) leave_lane(*member);

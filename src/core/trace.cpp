@@ -66,7 +66,7 @@ SALUS_SCHEMA(action::AssignLane, "assign-lane", SALUS_FIELD(client), SALUS_FIELD
 SALUS_SCHEMA(action::ResizeLane, "resize-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size),
              SALUS_FIELD(version))
 SALUS_SCHEMA(action::CloseLane, "close-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(version))
-SALUS_SCHEMA(action::Grant, "grant", SALUS_FIELD(client), SALUS_FIELD(lane))
+SALUS_SCHEMA(action::Grant, "grant", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(handover))
 SALUS_SCHEMA(action::Yield, "yield", SALUS_FIELD(client))
 SALUS_SCHEMA(action::Revoke, "revoke", SALUS_FIELD(client))
 SALUS_SCHEMA(action::Room, "room", SALUS_FIELD(client), SALUS_FIELD(persistent))
@@ -188,7 +188,8 @@ std::string format_header(const EngineOptions& options, std::string_view policy)
 }
 
 std::string format_event(const Event& event, Instant at) {
-    std::string out = "@" + number_text(at.ns) + " ";
+    std::string out = "@";
+    out.append(number_text(at.ns)).append(" ");
     std::visit(
         [&]<typename T>(const T& e) {
             out += Schema<T>::name;

@@ -49,6 +49,7 @@ void Engine::contend_for_slots() {
             continue;
         }
         Client* holder = by_id_[index_of(lane.holder)].get();
+        if (holder->stopped || holder->stalled) continue;  // it has no slot
         charge_time(*holder);
         if (!holder->yield_asked) holders.push_back(holder);
         else if (lane.ready.empty()) ++leaving;
@@ -101,9 +102,12 @@ void Engine::grant(Lane& lane, Client& client) {
     client.granted_at = client.charged_until = now_;
     update_ready(client);
     ++statistics_.turns;
-    if (lane.last_holder != client.facts.id) ++statistics_.switches;
-    lane.last_holder = client.facts.id;
-    act(action::Grant{client.facts.id, lane.id});
+    // With one slot for all lanes, it is the device that changes hands.
+    const ClientId before = options_.lanes_max == 1 ? last_granted_ : lane.last_holder;
+    const bool handover = before != client.facts.id;
+    if (handover) ++statistics_.switches;
+    lane.last_holder = last_granted_ = client.facts.id;
+    act(action::Grant{client.facts.id, lane.id, handover});
 
     lane.yield_at = kNever;
     if (policy_->info.time_sliced && !lane.ready.empty()) {
@@ -221,7 +225,7 @@ void Engine::charge_time(Client& client) {
     client.facts.attained += held;
     client.facts.last_ran = now_;
     client.facts.virtual_time_s += held.seconds() / client.facts.weight;
-    if (client.lane != kNoLane) client.facts.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
+    if (client.lane != kNoLane) client.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
 }
 
 void Engine::count_iterations(Client& client, std::uint64_t iterations) {
@@ -329,7 +333,8 @@ void Engine::start_profiling_turn(Client& client) {
     ++statistics_.switches;
     ++statistics_.profiling_turns;
     act(action::Room{client.facts.id, client.reserved});
-    act(action::Grant{client.facts.id, kNoLane});
+    last_granted_ = client.facts.id;
+    act(action::Grant{client.facts.id, kNoLane, true});
     ask_yield(client);
 }
 

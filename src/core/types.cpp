@@ -32,6 +32,7 @@ std::string_view name_of(ProtocolFault fault) {
         case ProtocolFault::kUnknownClient: return "unknown-client";
         case ProtocolFault::kNoGrant: return "no-grant";
         case ProtocolFault::kNotAsked: return "not-asked";
+        case ProtocolFault::kNonsense: return "nonsense";
     }
     return "?";
 }

@@ -1,8 +1,10 @@
 // What enters and what leaves the engine, and what policies are told.
 //
 // Words used below (the whole glossary is in ARCHITECTURE.md):
-//   P   persistent memory: what a client keeps across boundaries      T   ephemeral memory: what it needs inside an
-//   iteration C   the device's capacity                                         L_l the size of lane l
+//   P     persistent memory: what a client keeps across boundaries
+//   T     ephemeral memory: what it needs inside an iteration
+//   C     the device's capacity
+//   L_l   the size of lane l
 //
 // The safety condition, which holds after every event:
 //
@@ -46,8 +48,6 @@ struct ClientFacts {
     Bytes ephemeral;
     double occupancy = 1.0;        ///< share of the device that it can use alone
     Duration idle;                 ///< time in which it wanted nothing
-    double memory_time_gib_s = 0;  ///< integral of the memory it kept others from using
-    Instant attached_at;
 
     /// The share of the device it uses when it never waits: its occupancy, less the time it spends on the host.
     double device_share() const {
@@ -178,6 +178,7 @@ enum class ProtocolFault : std::uint8_t {
     kUnknownClient,
     kNoGrant,   ///< reported a boundary or a need without a grant
     kNotAsked,  ///< acknowledged what it was not asked for
+    kNonsense,  ///< a figure that cannot be
 };
 std::string_view name_of(ProtocolFault fault);
 
@@ -215,6 +216,7 @@ struct CloseLane {
 struct Grant {
     ClientId client;
     LaneId lane;
+    bool handover = true;  ///< another client ran here last
 };
 /// Give the grant back at the next boundary.
 struct Yield {

@@ -244,7 +244,6 @@ TEST_P(EveryPolicy, RanksAreFiniteForExtremeFacts) {
                     f.priority = priority;
                     f.weight = weight;
                     f.attained = f.idle = f.iteration_time = {time};
-                    f.virtual_time_s = f.memory_time_gib_s = static_cast<double>(time);
                     f.last_ran = {time == 0 ? -1 : time};
                     f.iterations_done = f.iterations_total = count;
                     f.persistent = f.ephemeral = {time};

@@ -24,9 +24,9 @@ bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.pa
 }  // namespace
 
 void Checkers::after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation& s) {
-    check_memory(s);
+    check_memory(event, s);
     check_lanes(s);
-    check_iterations(s);
+    check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
     check_progress(event, s);
@@ -34,27 +34,30 @@ void Checkers::after_event(const Event& event, Instant, std::span<const Action> 
 
 // Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
 // left behind.
-void Checkers::check_memory(const Simulation& s) const {
+void Checkers::check_memory(const Event& event, const Simulation& s) {
     const Engine& engine = s.engine();
     Bytes used;
-    Bytes excused = std::max(engine.reserved() - engine.capacity(), Bytes{});
+    Bytes unasked;
     std::map<LaneId, Bytes> lanes;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
         for (const auto& m : c.mapped) lanes[m.lane] = std::max(lanes[m.lane], m.size);
         if (!c.persistent_on_device) continue;
-        const Bytes persistent = std::min(c.persistent, c.room);
-        used += persistent;
+        Bytes own = std::min(c.persistent, c.room);
         const bool profiling = c.has_grant && c.lane == kNoLane;
-        if (profiling && c.phase == Phase::kRunning) used += c.ephemeral;
+        if (profiling && c.phase == Phase::kRunning) own += c.ephemeral;
+        used += own;
         const Client* client = engine.find(ClientId(i));
         SALUS_CHECK(client, "a client that is there is known");
-        if (persistent > client->reserved) excused += persistent - client->reserved;
+        if (own > client->reserved) unasked += std::min(own - client->reserved, c.unasked);
     }
     for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
     for (const auto& [lane, size] : lanes) used += size;
-    SALUS_CHECK(used <= engine.capacity() + excused, "memory in use exceeds the capacity");
+    // What was promised before a fall of the capacity may still be used; that may only become less.
+    const Bytes promised = std::max(engine.reserved() - engine.capacity(), Bytes{});
+    capacity_excuse_ = std::holds_alternative<event::SetCapacity>(event) ? promised : std::min(capacity_excuse_, promised);
+    SALUS_CHECK(used - unasked <= engine.capacity() + capacity_excuse_, "memory in use exceeds the capacity");
 }
 
 void Checkers::check_lanes(const Simulation& s) const {
@@ -75,57 +78,65 @@ void Checkers::check_lanes(const Simulation& s) const {
     for (const Lane& lane : s.engine().lanes().all()) {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
+    // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
     const unsigned lanes_max = s.options().engine.lanes_max;
     const auto running = std::count_if(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) {
-        return c.phase == Phase::kRunning && !c.stopped && c.lane != kNoLane;
+        return c.phase == Phase::kRunning && !c.stopped && c.lane != kNoLane && !c.resumed;
     });
-    // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
-    const bool excused = std::any_of(s.options().disturbances.begin(), s.options().disturbances.end(),
-                                     [](const Disturbance& d) { return d.kind == Disturbance::Kind::kStop; }) ||
-                         std::any_of(s.jobs().begin(), s.jobs().end(),
-                                     [](const Job& job) { return !job.growth.empty() || job.stated_share < 1.0; });
-    SALUS_CHECK(lanes_max == 0 || excused || running <= static_cast<std::ptrdiff_t>(lanes_max),
-                "more lanes run than allowed");
+    SALUS_CHECK(lanes_max == 0 || running <= static_cast<std::ptrdiff_t>(lanes_max), "more lanes run than allowed");
 }
 
-void Checkers::check_iterations(const Simulation& s) const {
+// The engine counts what was reported, no more and no less; who leaves has run what it came for.
+void Checkers::check_iterations(const Event& event, const Simulation& s) {
+    reported_.resize(s.clients().size());
+    const auto report = [&](ClientId id, std::uint64_t iterations) { reported_[index_of(id)] += iterations; };
+    if (const auto* boundary = std::get_if<event::Boundary>(&event)) report(boundary->client, boundary->iterations);
+    if (const auto* idle = std::get_if<event::Idle>(&event)) report(idle->client, idle->iterations);
+    if (const auto* leave = std::get_if<event::Leave>(&event)) {
+        report(leave->client, leave->iterations);
+        SALUS_CHECK(reported_[index_of(leave->client)] == s.jobs()[index_of(leave->client)].iterations,
+                    "an iteration was lost or run twice");
+    }
     for (const Client* client : s.engine().clients()) {
-        const SimulatedClient& c = s.client(client->facts.id);
-        SALUS_CHECK(c.phase == Phase::kGone || client->facts.iterations_done <= c.reported,
-                    "an iteration was counted twice");
-        SALUS_CHECK(c.iterations <= s.jobs()[index_of(client->facts.id)].iterations, "an iteration was run twice");
+        SALUS_CHECK(client->facts.iterations_done == reported_[index_of(client->facts.id)], "an iteration was miscounted");
     }
 }
 
-// A client is denied only what could never be had: more than the device has, or what clients that cannot be paged, or that
-// are in the same plight, hold.
+// A client is denied only what could not be had: more than the device has, or than is left by those that cannot move. These
+// are stopped or in the same plight (with their lanes), or cannot be paged.
 void Checkers::check_denials(std::span<const Action> actions, const Simulation& s) const {
     for (const Action& action : actions) {
         if (const auto* refuse = std::get_if<action::Refuse>(&action)) {
             SALUS_CHECK(refuse->need > refuse->capacity, "refused although it fits alone");
         }
         const auto* deny = std::get_if<action::Deny>(&action);
-        if (!deny || deny->need > deny->capacity) continue;
-        bool excused = false;
+        if (!deny) continue;
+        Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
             if (ClientId(i) == deny->client || c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
-            excused = excused || c.stopped || c.phase == Phase::kStalled || (c.persistent_on_device && !can_page(s, i));
+            const bool stuck = c.stopped || c.phase == Phase::kStalled;
+            if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
+            if (stuck) {
+                for (const auto& m : c.mapped) unmovable += m.size;
+            }
         }
-        SALUS_CHECK(excused, "denied although the others could have made room");
+        SALUS_CHECK(deny->need + unmovable > s.engine().capacity(), "denied although the others could have made room");
     }
 }
 
 // While any admitted client wants to run and its lane is free, it runs. Lanes are held back only for a profiling turn.
 void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
-    if (engine.policy().info.exclusive || engine.profiling() != kNoClient) return;
+    const bool profiling = engine.profiling() != kNoClient && !s.client(engine.profiling()).stopped;
+    if (engine.policy().info.exclusive || profiling) return;
     std::set<LaneId> held;
     std::size_t running = 0;
-    for (const SimulatedClient& c : s.clients()) {
+    for (const Client* client : engine.clients()) {
+        const SimulatedClient& c = s.client(client->facts.id);
         if (c.phase == Phase::kGone || !(c.has_grant || c.revoking)) continue;
         held.insert(c.lane);
-        if (!c.stopped) ++running;
+        if (!c.stopped && !client->stalled) ++running;
     }
     const unsigned lanes_max = s.options().engine.lanes_max;
     if (lanes_max > 0 && running >= lanes_max) return;
@@ -200,10 +211,6 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
 
 void Checkers::check_end(const Simulation& s, const SimulationResult& result) {
     SALUS_CHECK(result.finished, "not everybody finished");
-    for (std::size_t i = 0; i < result.jobs.size(); ++i) {
-        const JobResult& job = result.jobs[i];
-        SALUS_CHECK(job.outcome != Outcome::kDone || job.iterations == s.jobs()[i].iterations, "an iteration was lost");
-    }
     SALUS_CHECK(s.engine().clients().empty() && s.engine().reserved() == Bytes{}, "something is left when all are gone");
 }
 

@@ -19,9 +19,9 @@ public:
     static void check_end(const Simulation& simulation, const SimulationResult& result);
 
 private:
-    void check_memory(const Simulation& s) const;
+    void check_memory(const Event& event, const Simulation& s);
     void check_lanes(const Simulation& s) const;
-    void check_iterations(const Simulation& s) const;
+    void check_iterations(const Event& event, const Simulation& s);
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;
     void check_progress(const Event& event, const Simulation& s);
@@ -32,6 +32,8 @@ private:
         bool excused = false;    ///< up to the last event
     };
     std::vector<Wait> waits_;
+    std::vector<std::uint64_t> reported_;  ///< iterations, a client
+    Bytes capacity_excuse_;                ///< in use beyond the capacity since it fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
     Instant last_event_{};

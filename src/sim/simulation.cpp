@@ -109,10 +109,10 @@ void Simulation::perform(const action::Grant& a) {
     SimulatedClient& c = clients_[index_of(a.client)];
     SALUS_CHECK(c.phase == Phase::kWaiting && !c.has_grant, "a grant goes to one that waits for it");
     c.has_grant = true;
-    c.asked_to_yield = false;
+    c.asked_to_yield = c.resumed = false;
     c.lane = a.lane;
     if (a.lane == kNoLane) c.persistent_on_device = true;
-    start_leg(a.client);
+    start_leg(a.client, a.handover ? options_.switch_cost : Duration{});
 }
 
 void Simulation::perform(const action::Yield& a) {
@@ -277,7 +277,7 @@ void Simulation::want(ClientId id) {
     const bool kept = c.grant_kept;
     c.grant_kept = false;
     send(event::Want{id});
-    if (kept) start_leg(id);
+    if (kept) start_leg(id, Duration{});
 }
 
 void Simulation::disturb(const Disturbance& d) {
@@ -290,6 +290,7 @@ void Simulation::disturb(const Disturbance& d) {
     const bool stop = d.kind == Kind::kStop;
     if (c.stopped == stop) return;
     c.stopped = stop;
+    c.resumed = true;
     if (stop) {
         if (c.phase == Phase::kRunning) stop_running(d.client);
         return send(event::Stop{d.client});
@@ -345,24 +346,22 @@ void Simulation::grow_if_due(ClientId id) {
         c.ephemeral = std::max(c.ephemeral, growth.ephemeral);
         c.demand_told = false;
         if (growth.persistent <= c.persistent) continue;
+        const Bytes more = growth.persistent - c.persistent;
         c.persistent = growth.persistent;
         if (growth.asks) continue;
-        c.room = std::max(c.room, c.persistent);
+        c.unasked += more;
+        c.room += more;
         send(event::Observe{id, c.persistent});
     }
 }
 
 /// It has the grant and begins to run, unless it turns out to need more memory than it has.
-void Simulation::start_leg(ClientId id) {
+void Simulation::start_leg(ClientId id, Duration overhead) {
     SimulatedClient& c = clients_[index_of(id)];
     grow_if_due(id);
-    Duration overhead = options_.switch_cost;
-    if (c.lane != kNoLane) {
-        if (index_of(c.lane) >= last_in_lane_.size()) last_in_lane_.resize(index_of(c.lane) + 1, kNoClient);
-        if (std::exchange(last_in_lane_[index_of(c.lane)], id) == id) overhead = Duration{};
-    }
     if (has_what_it_needs(c)) return run_leg(id, overhead);
     c.phase = Phase::kStalled;
+    c.resumed = true;
     send(event::Need{id, c.persistent, c.ephemeral});
 }
 
@@ -441,12 +440,13 @@ void Simulation::end_leg(ClientId id) {
     c.phase = Phase::kOnHost;
     const std::uint64_t iterations = c.iterations - std::exchange(c.reported, c.iterations);
     if (c.iterations == job.iterations) {
-        result_.jobs[index_of(id)].memory_time_gib_s = engine_.find(id)->facts.memory_time_gib_s;
+        result_.jobs[index_of(id)].memory_time_gib_s = engine_.memory_time_gib_s(*engine_.find(id), now_);
         finish(id, Outcome::kDone);
         return send(event::Leave{id, iterations});
     }
     answer_deferred(id);
     if (c.asked_to_yield || job.think.ns > 0) tell_demand(id);
+    if (c.lane == kNoLane) c.room = c.persistent;  // the room to profile in was for one iteration
     if (job.think.ns > 0) {
         c.grant_kept = !c.asked_to_yield;
         c.has_grant = c.grant_kept;
@@ -461,7 +461,7 @@ void Simulation::end_leg(ClientId id) {
     } else {  // it only grows, or had something to answer
         c.reported -= iterations;
         c.phase = Phase::kWaiting;
-        start_leg(id);
+        start_leg(id, Duration{});
     }
 }
 

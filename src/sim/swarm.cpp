@@ -142,6 +142,9 @@ Scenario draw_scenario(std::uint64_t seed) {
     options.answer_delay_max = kDelays[random.below(kDelays.size())];
     const std::size_t count = 1 + random.below(12);
     for (std::size_t i = 0; i < count; ++i) scenario.jobs.push_back(draw_job(random, options.engine.capacity, i));
+    if (random.chance(0.5)) {
+        for (Job& job : scenario.jobs) job.pageable = true;
+    }
     if (random.chance(0.8)) draw_disturbances(random, scenario);
     scenario.policy = &draw_policy(random);
     return scenario;
