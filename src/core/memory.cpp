@@ -331,6 +331,9 @@ void Engine::deny_if_stuck() {
         }
         if (client->holds() || client->residency == Residency::kPagingIn) return;
         if (client->on_device() && (client->refused || client->dropped)) return;  // about to go
+        if (client->stopped && now_ - client->stopped_at < options_.rehome_after) {  // it may go on, and make room
+            return look_again_at(client->stopped_at + options_.rehome_after);
+        }
         if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
         if (client->lane != kNoLane && !client->mapped) return;
         if (client->wants()) ++others_want;

@@ -103,7 +103,7 @@ void Checkers::check_iterations(const Event& event, const Simulation& s) {
 }
 
 // A client is denied only what could not be had: more than the device has, or than is left by those that cannot move. These
-// are stopped or in the same plight (with their lanes), or cannot be paged.
+// are in the same plight (with their lanes), or cannot be paged. One that is stopped answers nothing, whatever it holds.
 void Checkers::check_denials(std::span<const Action> actions, const Simulation& s) const {
     for (const Action& action : actions) {
         if (const auto* refuse = std::get_if<action::Refuse>(&action)) {
@@ -111,11 +111,12 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         }
         const auto* deny = std::get_if<action::Deny>(&action);
         if (!deny) continue;
+        if (anybody_stopped(s)) continue;
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
             if (ClientId(i) == deny->client || c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
-            const bool stuck = c.stopped || c.phase == Phase::kStalled;
+            const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
             if (stuck) {
                 for (const auto& m : c.mapped) unmovable += m.size;
