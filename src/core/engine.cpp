@@ -134,7 +134,8 @@ void Engine::on(const event::Attach& e) {
 void Engine::on(const event::Demand& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral) || !makes_sense(e.occupancy)) return drop(e.client, ProtocolFault::kNonsense);
+    if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral) || !makes_sense(e.occupancy))
+        return drop(e.client, ProtocolFault::kNonsense);
     if (client->facts.occupancy != e.occupancy) memory_changed_ = true;
     client->facts.occupancy = e.occupancy;
     if (client->facts.persistent == e.persistent && client->facts.ephemeral == e.ephemeral) return;
@@ -220,7 +221,7 @@ void Engine::on(const event::Idle& e) {
     if (!client) return;
     if (!makes_sense(e.iterations)) return drop(e.client, ProtocolFault::kNonsense);
     unstall(*client);
-    advance_virtual_clock(nullptr);  // while it still counts
+    advance_virtual_clocks(nullptr);  // while it still counts
     if (client->holds()) {
         charge_time(*client);
         count_iterations(*client, e.iterations);
@@ -296,7 +297,7 @@ void Engine::on(const event::Die& e) {
 }
 
 void Engine::remove(Client& client) {
-    advance_virtual_clock(nullptr);
+    advance_virtual_clocks(nullptr);
     const ClientId id = client.facts.id;
     unstall(client);
     if (!client.profiled) --unprofiled_;
@@ -317,7 +318,7 @@ void Engine::remove(Client& client) {
 void Engine::on(const event::Stop& e) {
     Client* client = known(e.client);
     if (!client || client->stopped) return;
-    advance_virtual_clock(nullptr);
+    advance_virtual_clocks(nullptr);
     client->stopped = true;
     client->stopped_at = now_;
     update_ready(*client);
@@ -356,7 +357,7 @@ void Engine::on(const event::SetPolicy& e) {
         furthest = std::max(furthest, client->facts.virtual_time_s);
     }
     for (Client* client : active_) client->facts.virtual_time_s = furthest;
-    virtual_clock_s_ = std::max(virtual_clock_s_, furthest);
+    virtual_clock_s_ = admitted_clock_s_ = std::max(virtual_clock_s_, furthest);
     contend_everywhere();
     memory_changed_ = true;
 }
@@ -378,8 +379,10 @@ void Engine::on(const event::Timer&) {
 
 double Engine::memory_time_gib_s(const Client& client, Instant now) const {
     const double gib = client.reserved.mib() / 1024.0;
-    const double lane_gib = client.turn == Turn::kRunning && client.lane != kNoLane ? client.facts.ephemeral.mib() / 1024.0 : 0.0;
-    return client.memory_time_gib_s + gib * (now - client.accrued_at).seconds() + lane_gib * (now - client.charged_until).seconds();
+    const double lane_gib =
+        client.turn == Turn::kRunning && client.lane != kNoLane ? client.facts.ephemeral.mib() / 1024.0 : 0.0;
+    return client.memory_time_gib_s + gib * (now - client.accrued_at).seconds() +
+           lane_gib * (now - client.charged_until).seconds();
 }
 
 std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {

@@ -81,8 +81,8 @@ struct Client {
     Instant resident_since;
     Instant idle_since;
     Instant stopped_at;
-    Instant accrued_at;            ///< memory time is counted up to here ...
-    double memory_time_gib_s = 0;  ///< ... without the T of a turn that is on
+    Instant accrued_at;             ///< memory time is counted up to here ...
+    double memory_time_gib_s = 0;   ///< ... without the T of a turn that is on
     std::int32_t ready_index = -1;  ///< in its lane's ready list
     WaitReason told = WaitReason::kNothing;
     ClientId told_behind = kNoClient;
@@ -203,7 +203,7 @@ private:
     void charge_time(Client& client);
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
-    void advance_virtual_clock(const Client* joining);
+    void advance_virtual_clocks(const Client* joining);
     void level_virtual_time(Client& client);
     void level_with_admitted(Client& client);
     std::size_t running_lanes() const;
@@ -280,6 +280,7 @@ private:
     std::int64_t ended_jobs_ = 0;
     std::uint64_t next_sequence_ = 0;
     double virtual_clock_s_ = 0;  ///< Note [Virtual time]
+    double admitted_clock_s_ = 0;
 
     bool memory_changed_ = false;    ///< balance() has something to look at
     bool boundary_awaited_ = false;  ///< a holder was asked to yield for the sake of its memory

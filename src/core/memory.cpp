@@ -12,7 +12,8 @@ namespace salus {
 // - One that can be paged is never in the way: whoever ranks before it pages it out.
 // - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, no other such
 //   client comes onto the device, and it may have anyone paged out who can be. Others like it that are already there can
-//   finish: whoever was profiled last has shown that its T fits beside the P of all; when it has left, the one before it can.
+//   finish: whoever was profiled last has shown that its T fits beside the P of all; when it has left, the one before it
+//   can.
 // - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
 //   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
 //   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error.
@@ -330,7 +331,7 @@ void Engine::deny_if_stuck() {
             continue;
         }
         if (client->holds() || client->residency == Residency::kPagingIn) return;
-        if (client->on_device() && (client->refused || client->dropped)) return;  // about to go
+        if (client->on_device() && (client->refused || client->dropped)) return;     // about to go
         if (client->stopped && now_ - client->stopped_at < options_.rehome_after) {  // it may go on, and make room
             return look_again_at(client->stopped_at + options_.rehome_after);
         }

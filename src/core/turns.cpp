@@ -1,6 +1,7 @@
 // Turns: who runs next in which lane, for how long, and what it is charged.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/check.h"
 #include "core/engine.h"
@@ -238,33 +239,32 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 // Note [Virtual time]
 // The virtual clock follows the least virtual time of those that contend, and never goes back. A client that joins, or comes
 // back from idling, is raised to it, so that nobody catches up on hours, and nobody who came in a quiet moment is behind.
-void Engine::advance_virtual_clock(const Client* joining) {
-    double least = -1;
+// A second clock follows those that have a lane. One that waited for memory is raised to that when it is admitted: its wait
+// is no more a claim on the others' time than the time before it came. One that was paged out keeps its claim: that is how
+// those take turns that do not fit together.
+void Engine::advance_virtual_clocks(const Client* joining) {
+    constexpr double kNone = std::numeric_limits<double>::max();
+    double contending = kNone;
+    double admitted = kNone;
     for (Client* client : active_) {
-        const bool contends = (client->turn == Turn::kReady || client->turn == Turn::kRunning) && !client->stopped;
-        if (client == joining || !contends) continue;
+        if (client == joining || client->stopped) continue;
         charge_time(*client);
-        if (least < 0 || client->facts.virtual_time_s < least) least = client->facts.virtual_time_s;
+        const double time_s = client->facts.virtual_time_s;
+        if (client->turn == Turn::kReady || client->turn == Turn::kRunning) contending = std::min(contending, time_s);
+        if (client->lane != kNoLane) admitted = std::min(admitted, time_s);
     }
-    virtual_clock_s_ = std::max(virtual_clock_s_, least);
+    if (contending != kNone) virtual_clock_s_ = std::max(virtual_clock_s_, contending);
+    if (admitted != kNone) admitted_clock_s_ = std::max(admitted_clock_s_, admitted);
 }
 
 void Engine::level_virtual_time(Client& client) {
-    advance_virtual_clock(&client);
+    advance_virtual_clocks(&client);
     client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, virtual_clock_s_);
 }
 
-// A wait for memory is no more a claim on the others' time than the time before one came. (One that was paged out keeps
-// its claim: that is how those take turns that do not fit together.)
 void Engine::level_with_admitted(Client& client) {
-    double least = -1;
-    for (Client* other : active_) {
-        if (other->lane == kNoLane || other->stopped || (other->turn != Turn::kReady && other->turn != Turn::kRunning))
-            continue;
-        charge_time(*other);
-        if (least < 0 || other->facts.virtual_time_s < least) least = other->facts.virtual_time_s;
-    }
-    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, least);
+    advance_virtual_clocks(&client);
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, admitted_clock_s_);
 }
 
 // --------------------------------------------------------------------------------------------------------- profiling

@@ -46,8 +46,8 @@ struct ClientFacts {
 
     Bytes persistent;
     Bytes ephemeral;
-    double occupancy = 1.0;        ///< share of the device that it can use alone
-    Duration idle;                 ///< time in which it wanted nothing
+    double occupancy = 1.0;  ///< share of the device that it can use alone
+    Duration idle;           ///< time in which it wanted nothing
 
     /// The share of the device it uses when it never waits: its occupancy, less the time it spends on the host.
     double device_share() const {

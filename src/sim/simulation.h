@@ -95,12 +95,12 @@ struct SimulatedClient {
     bool asked_to_yield = false;
     bool revoking = false;  ///< the grant is taken, the answer not sent yet
     bool stopped = false;
-    bool resumed = false;  ///< in this turn it went on after having been stopped or stalled
+    bool resumed = false;      ///< in this turn it went on after having been stopped or stalled
     bool want_is_due = false;  ///< it wants to run, and cannot say so yet
     LaneId lane = kNoLane;     ///< of the grant
     Bytes room;                ///< private memory it was told it may use
     Bytes persistent;          ///< true use now
-    Bytes unasked;  ///< of it, what it took without asking
+    Bytes unasked;             ///< of it, what it took without asking
     Bytes ephemeral;
     bool persistent_on_device = false;
     std::vector<Mapped> mapped;  ///< what it really has mapped
@@ -201,7 +201,7 @@ private:
     std::vector<ClientId> runners_;
     std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
     std::vector<std::vector<Pending>> deferred_;  ///< answers of clients that cannot answer yet
-    std::vector<Event> outbox_;  ///< events on their way to the engine, in order
+    std::vector<Event> outbox_;                   ///< events on their way to the engine, in order
     bool delivering_ = false;
     std::vector<std::pair<ClientId, Outcome>> dying_;  ///< because of what the engine just said
     std::vector<Observer*> observers_;
