@@ -64,6 +64,7 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
     };
     const std::vector<Case> cases = {
         {"", "A subcommand is required"},
+        {"bogus", "there is no command 'bogus'"},
         {"sim", "sim needs either --jobs FILE.csv or --workload NAME"},
         {"sim --workload uniform --jobs x.csv", "sim needs either"},
         {"sim --workload uniform --policy strf", "unknown policy 'strf'; did you mean 'srtf'?"},
@@ -79,6 +80,8 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         {"sim --workload uniform --lanes many", "--lanes: 'many'"},
         {"sim --workload uniform --paging maybe", "--paging: 'maybe' is neither 'on' nor 'off'"},
         {"sim --workload uniform --page-gbps 0", "--page-gbps: 0 is out of range"},
+        {"sim --workload uniform --page-gbps 1e-300", "is out of range"},
+        {"sim --workload uniform fuzz --seeds 1", "options of sim do not go with its subcommands"},
         {"sim --workload uniform --page-gbps nan", "--page-gbps: 'nan' is not a number"},
         {"sim --workload uniform --switch-us=-1", "--switch-us: -1 is out of range"},
         {"sim --workload uniform --profile guessed", "--profile: 'guessed'"},

@@ -12,10 +12,17 @@ int main(int argc, char** argv) {
     salus::cli::add_sim_command(program, action);
     try {
         program.parse(argc, argv);
-        return action();
+        const int status = action();
+        if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+            std::fprintf(stderr, "salus: cannot write to standard output\n");
+            return 1;
+        }
+        return status;
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        std::fprintf(stderr, "salus: %s\n", error.what());
+        const bool unknown = argc > 1 && argv[1][0] != '-' && program.get_subcommands().empty();
+        if (unknown) std::fprintf(stderr, "salus: there is no command '%s'; salus --help lists them\n", argv[1]);
+        else std::fprintf(stderr, "salus: %s\n", error.what());
     } catch (const salus::cli::UsageError& error) {
         std::fprintf(stderr, "salus: %s\n", error.message.c_str());
     }

@@ -1,4 +1,5 @@
 // salus sim: runs a workload under one or more policies and prints a line each.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -88,7 +89,7 @@ sim::SimulationOptions options_of(const Arguments& a) {
         options.engine.lanes_max = static_cast<unsigned>(*lanes);
     }
     options.engine.paging = one_of("--paging", a.paging, "on", "off");
-    options.engine.page_bytes_per_s = 1e9 * number("--page-gbps", a.page_gbps, 0, false, 1e6);
+    options.engine.page_bytes_per_s = 1e9 * number("--page-gbps", a.page_gbps, 1e-3, true, 1e6);
     options.switch_cost = seconds_of(1e-6 * number("--switch-us", a.switch_us, 0, true, 1e9));
     options.engine.min_turn = options.switch_cost * 100;  // so that switching costs at most 1 %
     options.profiles_known = one_of("--profile", a.profile, "known", "learned");
@@ -97,29 +98,29 @@ sim::SimulationOptions options_of(const Arguments& a) {
     return options;
 }
 
-std::vector<sim::Job> jobs_of(const Arguments& a, std::uint64_t seed) {
-    const auto load = [&]() -> Result<std::vector<sim::Job>> {
-        if (a.jobs_file.empty()) return sim::make_workload(a.workload, seed);
-        Result<std::string> text = read_file(a.jobs_file);
-        if (!text) return Error{text.error()};
-        return sim::parse_job_file(text.value(), a.jobs_file);
-    };
-    Result<std::vector<sim::Job>> jobs = load();
+std::vector<sim::Job> jobs_of(const Arguments& a, const std::string& job_file, std::uint64_t seed) {
+    Result<std::vector<sim::Job>> jobs =
+        a.jobs_file.empty() ? sim::make_workload(a.workload, seed) : sim::parse_job_file(job_file, a.jobs_file);
     if (!jobs) throw UsageError{jobs.error()};
     if (a.think_ms != "job") {
-        const Duration think = seconds_of(1e-3 * number("--think-ms", a.think_ms, 0, true, 1e9));
+        const Duration think = seconds_of(1e-3 * number("--think-ms", a.think_ms, 0, true, 1e6));
         for (sim::Job& job : jobs.value()) job.think = think;
     }
     return std::move(jobs).value();
 }
 
-void check_that_each_fits(const std::vector<sim::Job>& jobs, Bytes capacity) {
+/// Each must fit alone, and all of them one after another into the simulator's time.
+void check_jobs(const std::vector<sim::Job>& jobs, Bytes capacity) {
+    double whole_s = 0;
     for (const sim::Job& job : jobs) {
+        whole_s += job.arrival.seconds() + job.startup.seconds() +
+                   static_cast<double>(job.iterations) * (job.iteration_time + job.think).seconds();
         if (job.persistent + job.ephemeral <= capacity) continue;
         throw UsageError{fmt::format("job '{}' could never fit: it needs {} (P {} + T {}), the capacity is {}", job.name,
                                      format_bytes(job.persistent + job.ephemeral), format_bytes(job.persistent),
                                      format_bytes(job.ephemeral), format_bytes(capacity))};
     }
+    if (whole_s > 1e9) throw UsageError{"the jobs together last more than 1000000000 s"};
 }
 
 nlohmann::ordered_json json_of(const sim::Figures& f) {
@@ -139,7 +140,7 @@ nlohmann::ordered_json json_of(const sim::Figures& f) {
 
 int run(const Arguments& a) {
     if (a.jobs_file.empty() == a.workload.empty())
-        throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME (salus sim --help lists them)"};
+        throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME, and not both (salus sim --help lists them)"};
     const std::vector<const Policy*> policies = choose_policies(a.policies);
     sim::SimulationOptions options = options_of(a);
     const SeedRange seeds = parse_seed_range(a.seeds);
@@ -151,7 +152,14 @@ int run(const Arguments& a) {
     if (!a.record.empty() && (!one_seed || policies.size() != 1))
         throw UsageError{"--record keeps one run: give one seed and one policy"};
 
+    std::string job_file;
+    if (!a.jobs_file.empty()) {
+        Result<std::string> text = read_file(a.jobs_file);
+        if (!text) throw UsageError{text.error()};
+        job_file = std::move(text).value();
+    }
     std::vector<sim::Figures> rows;
+    std::vector<std::string> not_done;
     std::vector<sim::Panel> panels;
     std::vector<sim::Job> jobs;
     {
@@ -161,8 +169,8 @@ int run(const Arguments& a) {
         for (const Policy* policy : policies) {
             std::vector<sim::Figures> figures;
             for (unsigned long long seed = seeds.first; seed <= seeds.last; ++seed, ++done) {
-                jobs = jobs_of(a, seed);
-                check_that_each_fits(jobs, options.engine.capacity);
+                jobs = jobs_of(a, job_file, seed);
+                check_jobs(jobs, options.engine.capacity);
                 options.seed = seed;
                 sim::Simulation simulation(options, jobs, *policy, fallback_policy());
                 sim::TimelineRecorder timeline;
@@ -173,6 +181,14 @@ int run(const Arguments& a) {
                     simulation.run([&](double share) { bar.show(policy->info.name, (done + share) / runs); });
                 SALUS_CHECK(result.finished, "every simulated job finishes");
                 figures.push_back(sim::figures_of(policy->info.name, jobs, result));
+                const auto lost = std::count_if(result.jobs.begin(), result.jobs.end(), [](const sim::JobResult& job) {
+                    return job.outcome != sim::Outcome::kDone;
+                });
+                if (lost > 0) {
+                    not_done.push_back(
+                        fmt::format("{} of {} jobs ran out of memory under {} (seed {}): its figures are of the others",
+                                    lost, jobs.size(), policy->info.name, seed));
+                }
                 if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
                 if (!a.record.empty()) write_or_complain(a.record, recorder.text());
             }
@@ -188,10 +204,11 @@ int run(const Arguments& a) {
     } else {
         fmt::print("{}", sim::format_table(rows));
     }
-    return 0;
+    for (const std::string& line : not_done) fmt::print(stderr, "salus: {}\n", line);
+    return not_done.empty() ? 0 : 1;
 }
 
-std::string workload_list() {
+std::string help_footer() {
     std::string text = "Workloads:\n";
     for (const sim::WorkloadInfo& w : sim::all_workloads()) text += fmt::format("  {:<20} {}\n", w.name, w.what);
     text += "\nPolicies:\n";
@@ -247,11 +264,15 @@ void add_sim_command(CLI::App& program, Action& action) {
     sim->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     sim->add_option("--record", a->record, "Write every event and action, for 'salus sim replay'")->type_name("FILE");
     sim->add_flag("--json", a->json, "Print JSON instead of a table");
-    sim->footer(workload_list());
+    sim->footer(help_footer());
     add_swarm_command(*sim, action);
     add_replay_command(*sim, action);
     sim->callback([a, sim, &action] {
+        const auto options = sim->get_options();
+        const bool any =
+            std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
         if (sim->get_subcommands().empty()) action = [a] { return run(*a); };
+        else if (any) throw UsageError{"options of sim do not go with its subcommands"};
     });
 }
 

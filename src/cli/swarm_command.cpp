@@ -94,9 +94,13 @@ int run_replay(const std::string& path) {
     try {
         const Result<Replay> replay = replay_trace(text.value(), find_policy, fallback_policy());
         if (!replay) throw UsageError{fmt::format("{}: {}", path, replay.error())};
+        if (!replay.value().difference.empty()) {
+            fmt::print("{}: {}\n", path, replay.value().difference);
+            return 1;
+        }
         fmt::print("{} events replayed to the same {} actions\n", replay.value().events, replay.value().actions);
         return 0;
-    } catch (const CheckFailure& failure) {
+    } catch (const std::exception& failure) {  // events that no shell would send
         throw UsageError{fmt::format("{}: {}", path, failure.what())};
     }
 }

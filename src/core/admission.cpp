@@ -15,9 +15,8 @@ std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
     std::vector<std::pair<Rank, Client*>> ranked;
     ranked.reserve(clients.size());
     for (Client* client : clients) ranked.emplace_back(checked_rank(*client), client);
-    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-        return a.first < b.first || (a.first == b.first && a.second->facts.sequence < b.second->facts.sequence);
-    });
+    std::sort(ranked.begin(), ranked.end(),
+              [](const auto& a, const auto& b) { return precedes(a.first, a.second->facts, b.first, b.second->facts); });
     for (std::size_t i = 0; i < clients.size(); ++i) clients[i] = ranked[i].second;
     return clients;
 }

@@ -87,7 +87,7 @@ Rank Engine::checked_rank(const Client& client) {
 bool Engine::ranks_before(const Client& a, const Client& b) {
     const Rank rank_a = checked_rank(a);
     const Rank rank_b = checked_rank(b);
-    return rank_a < rank_b || (rank_a == rank_b && a.facts.sequence < b.facts.sequence);
+    return precedes(rank_a, a.facts, rank_b, b.facts);
 }
 
 void Engine::fall_back(PolicyFault fault) {

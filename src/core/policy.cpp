@@ -22,18 +22,12 @@ const ClientFacts* lowest_rank(const Policy& policy, Candidates candidates, cons
     Rank best_rank = policy.rank(*best, now);
     for (const ClientFacts* candidate : candidates.subspan(1)) {
         const Rank rank = policy.rank(*candidate, now);
-        if (rank < best_rank || (rank == best_rank && candidate->sequence < best->sequence)) {
+        if (precedes(rank, *candidate, best_rank, *best)) {
             best = candidate;
             best_rank = rank;
         }
     }
     return best;
-}
-
-bool goes_before(const Policy& policy, const ClientFacts& a, const ClientFacts& b, const Situation& now) {
-    const Rank rank_a = policy.rank(a, now);
-    const Rank rank_b = policy.rank(b, now);
-    return rank_a < rank_b || (rank_a == rank_b && a.sequence < b.sequence);
 }
 
 double estimate_remaining_s(const ClientFacts& client, const Situation& now) {

@@ -69,8 +69,10 @@ public:
 /// The candidate of lowest rank; REQUIRES: not empty.
 const ClientFacts* lowest_rank(const Policy& policy, Candidates candidates, const Situation& now);
 
-/// Whether `a` goes before `b`.
-bool goes_before(const Policy& policy, const ClientFacts& a, const ClientFacts& b, const Situation& now);
+/// Whether `a` of rank `rank_a` goes before `b` of rank `rank_b`.
+constexpr bool precedes(const Rank& rank_a, const ClientFacts& a, const Rank& rank_b, const ClientFacts& b) {
+    return rank_a < rank_b || (rank_a == rank_b && a.sequence < b.sequence);
+}
 
 /// What a job still has to run: from its stated length where it has one, else as long again as it ran (the best guess
 /// for a heavy-tailed length), and at least a typical job's. In seconds; never zero.

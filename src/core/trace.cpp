@@ -212,12 +212,17 @@ std::string format_action(const Action& action) {
 
 Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback) {
     std::size_t line_number = 0;
-    const auto error = [&](const std::string& what) { return Error{"line " + std::to_string(line_number) + ": " + what}; };
+    Replay replay;
+    const auto at_line = [&](const std::string& what) { return "line " + std::to_string(line_number) + ": " + what; };
+    const auto error = [&](const std::string& what) { return Error{at_line(what)}; };
+    const auto differs = [&](const std::string& what) {
+        replay.difference = at_line(what);
+        return replay;
+    };
     std::optional<Engine> engine;
     std::vector<std::string> expected;  // actions that the engine took and the trace has not shown yet
     std::size_t shown = 0;
     Instant last{};
-    Replay replay;
     for (std::string_view line : split(text, '\n')) {
         ++line_number;
         if (trim(line).empty()) continue;
@@ -235,15 +240,15 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
             continue;
         }
         if (line.front() == ' ') {
-            if (shown == expected.size()) return error("the engine does not do this now: " + std::string(trim(line)));
+            if (shown == expected.size()) return differs("the engine does not do this now: " + std::string(trim(line)));
             if (trim(expected[shown]) != trim(line))
-                return error("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
+                return differs("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
             ++shown;
             ++replay.actions;
             continue;
         }
         if (shown != expected.size())
-            return error("before this the engine now also does '" + std::string(trim(expected[shown])) + "'");
+            return differs("before this the engine now also does '" + std::string(trim(expected[shown])) + "'");
         const auto at = line.front() == '@' && words.size() > 1 ? parse_integer(words[0].substr(1)) : std::nullopt;
         if (!at || Instant{*at} < last) return error("an event starts with '@' and a time that does not go back");
         Result<Event> event = read_event(words, find_policy);
@@ -254,9 +259,11 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
         for (const Action& action : engine->handle(event.value(), last)) expected.push_back(format_action(action));
         ++replay.events;
     }
-    ++line_number;
-    if (!engine) return error("not a salus trace");
-    if (shown != expected.size()) return error("the trace ends before '" + std::string(trim(expected[shown])) + "'");
+    if (!engine) {
+        line_number = 1;
+        return error("not a salus trace");
+    }
+    if (shown != expected.size()) return differs("the trace ends before '" + std::string(trim(expected[shown])) + "'");
     return replay;
 }
 

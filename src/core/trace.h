@@ -24,10 +24,11 @@ using PolicyFinder = const Policy* (*)(std::string_view name);
 struct Replay {
     std::size_t events = 0;
     std::size_t actions = 0;
+    std::string difference;  ///< where the engine now decides otherwise, with the line; empty: nowhere
 };
 
-/// Runs the events of a trace through a new engine. An error, with the line, if the text is no trace or if the engine now
-/// decides otherwise than it did.
+/// Runs the events of a trace through a new engine, up to the first difference. An error, with the line, if the text is no
+/// trace.
 Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback);
 
 }  // namespace salus

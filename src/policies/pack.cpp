@@ -1,7 +1,8 @@
 // pack: fill the device with lanes, for makespan.
 //
-// Opens lanes until together they can use the whole device; within a lane, order of arrival. It pages nobody out: that
-// would move work around without getting more of it done.
+// Opens lanes until together they can use the whole device, one job each, in order of arrival. Nobody is paged out to let
+// another run: that would move work around without getting more of it done. (A newcomer that was profiled and does not fit
+// yet is: it makes room for those that do.)
 // For: the shortest time until all is done, when one job alone does not fill the device.
 // Bad at: single jobs, which run slower side by side; brings nothing where one job fills the device.
 #include "core/policy.h"

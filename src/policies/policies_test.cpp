@@ -137,7 +137,8 @@ TEST_P(PolicyOrder, IsAsPromised) {
     while (!left.empty()) {
         const ClientId next = policy.choose(left, kNow);
         for (const ClientFacts* other : left) {
-            EXPECT_EQ(goes_before(policy, clients[index_of(next)], *other, kNow), other->id != next);
+            const ClientFacts& chosen = clients[index_of(next)];
+            EXPECT_EQ(precedes(policy.rank(chosen, kNow), chosen, policy.rank(*other, kNow), *other), other->id != next);
         }
         order += letter(next);
         std::erase_if(left, [&](const ClientFacts* f) { return f->id == next; });

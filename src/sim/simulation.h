@@ -55,7 +55,7 @@ struct SimulationResult {
     std::vector<JobResult> jobs;
     Statistics statistics;
     Instant end;        ///< of the last job
-    Duration busy;      ///< time with at least one iteration running
+    Duration busy;      ///< time with at least one iteration running, switching included
     Bytes memory_peak;  ///< the most in use at once: P on the device, lanes, what a profiling turn uses
     Bytes static_peak;  ///< what static partitioning would have needed: the most P + T present at once
     std::uint64_t events = 0;

@@ -150,8 +150,9 @@ Scenario draw_scenario(std::uint64_t seed) {
     return scenario;
 }
 
-SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observer) {
+SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observer, bool strict) {
     Scenario scenario = draw_scenario(seed);
+    scenario.options.engine.strict = strict;
     if (canary) {
         scenario.policy = canary;
         std::erase_if(scenario.options.disturbances,

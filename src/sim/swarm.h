@@ -30,8 +30,9 @@ struct SwarmResult {
     SimulationResult run;
 };
 
-/// Runs one seed; with a canary, under that policy from start to end. The first failed check ends the run.
+/// Runs one seed; with a canary, under that policy from start to end. The first failed check ends the run. Unless `strict`,
+/// a policy that misbehaves is not a failed check: the engine falls back.
 /// REQUIRES: the check handler is throw_check_failure.
-SwarmResult run_seed(std::uint64_t seed, const Policy* canary = nullptr, Observer* observer = nullptr);
+SwarmResult run_seed(std::uint64_t seed, const Policy* canary = nullptr, Observer* observer = nullptr, bool strict = true);
 
 }  // namespace salus::sim
