@@ -494,6 +494,16 @@ TEST_F(EngineTest, EveryIdleHolderMakesWayWhereLanesThatMayRunAreShort) {
 
 // ---------------------------------------------------------------------------------------- clients that stop, die, leave
 
+TEST_F(EngineTest, AStoppedHolderIsNotWaitedForWhereLanesThatMayRunAreShort) {
+    Rig rig("rr", with_lanes_max(1));
+    rig.stop(rig.enter({.user = 1}));
+    const ClientId b = rig.enter({.user = 2});
+    const ClientId c = rig.enter({.user = 3});
+    rig.play(seconds(2));
+    EXPECT_GT(rig.at(b).facts.attained, milliseconds(500));
+    EXPECT_GT(rig.at(c).facts.attained, milliseconds(500));
+}
+
 TEST_F(EngineTest, AStoppedHolderKeepsItsLaneAndAfterAWhileTheOthersMove) {
     Rig rig("fair");
     const ClientId a = rig.enter();
@@ -645,6 +655,12 @@ TEST_F(EngineTest, WhoBreaksTheProtocolIsDroppedAndTheOthersDoNotNotice) {
         {"acknowledges another's lane", {event::Acknowledge{kWaiter, LaneId{7}, 1}}, "drop B not-asked"},
         {"paged out unasked", {event::PagedOut{kWaiter}}, "drop B not-asked"},
         {"paged in unasked", {event::PagedIn{kWaiter}}, "drop B not-asked"},
+        {"figures that cannot be",
+         {event::Demand{kWaiter, Bytes{-1}, {}}, event::Demand{kWaiter, {}, {}, -1.0}, event::Observe{kWaiter, Bytes{-1}},
+          event::Need{kWaiter, {}, Bytes{-1}}, event::Boundary{kWaiter, ~std::uint64_t{0}},
+          event::Idle{kWaiter, ~std::uint64_t{0}}, event::Leave{kWaiter, ~std::uint64_t{0}},
+          event::Adjust{kWaiter, 0, 0.0, 0}},
+         "drop B nonsense"},
         {"attach excepted, each event of a stranger's",
          {event::Demand{kStranger, {}, {}}, event::Need{kStranger, {}, {}}, event::Observe{kStranger, {}},
           event::Want{kStranger}, event::Boundary{kStranger, 0}, event::Idle{kStranger, 0},
