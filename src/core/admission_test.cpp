@@ -13,25 +13,11 @@
 namespace salus {
 namespace {
 
-EngineOptions small_device() {
-    EngineOptions options;
-    options.capacity = mebibytes(1000);
-    options.min_turn = milliseconds(10);
-    return options;
-}
-
 EngineOptions without_paging() {
     EngineOptions options = small_device();
     options.paging = false;
     return options;
 }
-
-struct Rig : Driver {
-    explicit Rig(std::string_view policy, const EngineOptions& options = small_device())
-        : Driver(options, *find_policy(policy), fallback_policy()) {}
-
-    bool has_lane(ClientId id) const { return at(id).lane != kNoLane; }
-};
 
 using AdmissionTest = CheckedTest;
 

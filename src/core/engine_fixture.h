@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "core/engine.h"
+#include "policies/table.h"
 
 namespace salus {
 
@@ -262,6 +263,24 @@ protected:
 
 private:
     CheckHandler old_ = set_check_handler(throw_check_failure);
+};
+
+/// 1000 MiB, and a minimum turn of 10 ms.
+inline constexpr Duration kMinTurn = milliseconds(10);
+
+inline EngineOptions small_device() {
+    EngineOptions options;
+    options.capacity = mebibytes(1000);
+    options.min_turn = kMinTurn;
+    return options;
+}
+
+/// A driver under the policy of that name.
+struct Rig : Driver {
+    explicit Rig(std::string_view policy, const EngineOptions& options = small_device())
+        : Driver(options, *find_policy(policy), fallback_policy()) {}
+
+    bool has_lane(ClientId id) const { return at(id).lane != kNoLane; }
 };
 
 }  // namespace salus

@@ -1,9 +1,7 @@
-// Turns: who runs, for how long, and what it is charged. Memory is in admission_test.cpp.
+// Turns: who runs, for how long, and what it is charged. Memory is in admission_test.cpp, misconduct in distrust_test.cpp.
 #include "core/engine.h"
 
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,24 +14,14 @@
 namespace salus {
 namespace {
 
-constexpr Duration kMinTurn = milliseconds(10);
-
-EngineOptions small_device() {
-    EngineOptions options;
-    options.capacity = mebibytes(1000);
-    options.min_turn = kMinTurn;
-    return options;
-}
-
 EngineOptions with_lanes_max(unsigned lanes_max) {
     EngineOptions options = small_device();
     options.lanes_max = lanes_max;
     return options;
 }
 
-struct Rig : Driver {
-    explicit Rig(std::string_view policy, const EngineOptions& options = small_device())
-        : Driver(options, *find_policy(policy), fallback_policy()) {}
+struct TurnRig : Rig {
+    using Rig::Rig;
 
     /// With what of its present turn is not charged yet.
     Duration attained(ClientId id) const {
@@ -54,7 +42,7 @@ constexpr std::string_view kTimeSliced[] = {"fair", "las", "rr", "priority"};
 // ------------------------------------------------------------------------------------------ grants, yields, boundaries
 
 TEST_F(EngineTest, WhoeverWantsToRunIsAdmittedAndGrantedALaneOnceItIsMapped) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     rig.answers_mappings = false;
     const ClientId a = rig.attach();
     EXPECT_EQ(rig.memory() + rig.turns(), "") << "it has not said that it wants to run";
@@ -71,7 +59,7 @@ TEST_F(EngineTest, WhoeverWantsToRunIsAdmittedAndGrantedALaneOnceItIsMapped) {
 TEST_F(EngineTest, AtItsBoundaryTheHolderMakesWayForWhoeverIsBehind) {
     for (const std::string_view policy : kTimeSliced) {
         SCOPED_TRACE(policy);
-        Rig rig(policy);
+        TurnRig rig(policy);
         const ClientId a = rig.enter();
         const ClientId b = rig.enter();
         EXPECT_EQ(rig.turns(), "") << "the lane is in use";
@@ -85,7 +73,7 @@ TEST_F(EngineTest, AtItsBoundaryTheHolderMakesWayForWhoeverIsBehind) {
 }
 
 TEST_F(EngineTest, AHolderThatNobodyWaitsForIsNeverAskedToYield) {
-    Rig rig("rr");
+    TurnRig rig("rr");
     const ClientId a = rig.enter();
     EXPECT_EQ(rig.engine.deadline(), kNever);
     rig.pass(minutes(10));
@@ -97,7 +85,7 @@ TEST_F(EngineTest, AHolderThatNobodyWaitsForIsNeverAskedToYield) {
 TEST_F(EngineTest, TheMinimumTurnIsHonouredAndTheDeadlineNamesItsEnd) {
     for (const std::string_view policy : kTimeSliced) {
         SCOPED_TRACE(policy);
-        Rig rig(policy);
+        TurnRig rig(policy);
         rig.enter();
         const Instant granted = rig.now;
         rig.pass(milliseconds(3));
@@ -115,7 +103,7 @@ TEST_F(EngineTest, TheMinimumTurnIsHonouredAndTheDeadlineNamesItsEnd) {
 }
 
 TEST_F(EngineTest, OnlyATurnOfAnotherClientCountsAsASwitch) {
-    Rig rig("rr");
+    TurnRig rig("rr");
     const ClientId a = rig.enter();
     rig.boundary(a);
     EXPECT_EQ(rig.engine.statistics().turns, 2u);
@@ -127,7 +115,7 @@ TEST_F(EngineTest, OnlyATurnOfAnotherClientCountsAsASwitch) {
 }
 
 TEST_F(EngineTest, OnceTheMinimumTurnIsOverANewcomerIsMadeWayForAtOnce) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     rig.enter();
     rig.pass(kMinTurn * 3);
     rig.enter();
@@ -143,7 +131,7 @@ TEST_F(EngineTest, OnlyHigherPriorityOverridesTheMinimumTurn) {
     };
     for (const Row& row : {Row{0, 1, "yield A", "grant B 0"}, Row{0, 0, "", "grant B 0"}, Row{1, 0, "", "grant A 0"}}) {
         SCOPED_TRACE(fmt::format("{} waits for {}", row.waiter, row.holder));
-        Rig rig("priority");
+        TurnRig rig("priority");
         const ClientId a = rig.enter({.priority = row.holder});
         rig.pass(milliseconds(1));
         rig.enter({.priority = row.waiter});
@@ -155,7 +143,7 @@ TEST_F(EngineTest, OnlyHigherPriorityOverridesTheMinimumTurn) {
 }
 
 TEST_F(EngineTest, RaisingAPriorityTakesEffectAtOnce) {
-    Rig rig("priority");
+    TurnRig rig("priority");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     EXPECT_EQ(rig.turns(), "");
@@ -174,7 +162,7 @@ TEST_F(EngineTest, TimeSlicedPoliciesTakeTurnsAndTheOthersLetTheHolderRunOn) {
     for (const Row& row : {Row{"fair", 10}, Row{"las", 10}, Row{"rr", 10}, Row{"priority", 10}, Row{"srtf", 0},
                            Row{"pack", 0}, Row{"fifo", 0}}) {
         SCOPED_TRACE(row.policy);
-        Rig rig(row.policy);
+        TurnRig rig(row.policy);
         const ClientId a = rig.enter();
         rig.enter();
         rig.play(milliseconds(100));
@@ -190,7 +178,7 @@ TEST_F(EngineTest, UnderSrtfOnlyAShorterJobPreempts) {
     };
     for (const Row& row : {Row{10, "yield A"}, Row{100, ""}, Row{1000, ""}}) {
         SCOPED_TRACE(row.iterations);
-        Rig rig("srtf");
+        TurnRig rig("srtf");
         rig.enter({.iterations_total = 100, .iteration_time = milliseconds(100)});
         rig.pass(milliseconds(1));
         rig.enter({.iterations_total = row.iterations, .iteration_time = milliseconds(100)});
@@ -203,7 +191,7 @@ TEST_F(EngineTest, UnderSrtfOnlyAShorterJobPreempts) {
 TEST_F(EngineTest, UnderSrtfAnUnknownLengthIsTakenToBeThatOfTheJobsThatEnded) {
     for (const std::int64_t typical_s : {10, 30}) {
         SCOPED_TRACE(typical_s);
-        Rig rig("srtf");
+        TurnRig rig("srtf");
         const ClientId a = rig.enter();
         rig.pass(seconds(typical_s));
         rig.leave(a);
@@ -215,7 +203,7 @@ TEST_F(EngineTest, UnderSrtfAnUnknownLengthIsTakenToBeThatOfTheJobsThatEnded) {
 }
 
 TEST_F(EngineTest, UnderSrtfAnUnknownLengthDoesNotWinBecauseOthersEndedBeforeTheyRan) {
-    Rig rig("srtf");
+    TurnRig rig("srtf");
     rig.enter({.iterations_total = 10, .iteration_time = seconds(1)});
     rig.leave(rig.attach(), 0);
     rig.enter();
@@ -226,7 +214,7 @@ TEST_F(EngineTest, UnderSrtfAnUnknownLengthDoesNotWinBecauseOthersEndedBeforeThe
 // ------------------------------------------------------------------------------------------------------ idle holders
 
 TEST_F(EngineTest, AnIdleClientKeepsItsGrantUntilSomebodyWantsTheLane) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     rig.idle(a);
     EXPECT_EQ(rig.turns(), "");
@@ -246,7 +234,7 @@ TEST_F(EngineTest, AnIdleClientKeepsItsGrantUntilSomebodyWantsTheLane) {
 TEST_F(EngineTest, AHolderThatFallsIdleWhileOthersWaitLosesItsGrantAtOnce) {
     for (const bool asked_to_yield : {false, true}) {
         SCOPED_TRACE(asked_to_yield);
-        Rig rig("fair");
+        TurnRig rig("fair");
         const ClientId a = rig.enter();
         rig.enter();
         if (asked_to_yield) rig.pass(kMinTurn);
@@ -256,7 +244,7 @@ TEST_F(EngineTest, AHolderThatFallsIdleWhileOthersWaitLosesItsGrantAtOnce) {
 }
 
 TEST_F(EngineTest, UnderFifoAnIdleHolderKeepsTheDevice) {
-    Rig rig("fifo");
+    TurnRig rig("fifo");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.idle(a);
@@ -270,7 +258,7 @@ TEST_F(EngineTest, UnderFifoAnIdleHolderKeepsTheDevice) {
 // -------------------------------------------------------------------------------------------------------- accounting
 
 TEST_F(EngineTest, TimeHeldIsChargedPerTurnAndIdleTimeIsNot) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter({.weight = 2.0});
     rig.pass(milliseconds(20));
     rig.boundary(a);
@@ -297,7 +285,7 @@ TEST_F(EngineTest, TimeHeldIsChargedPerTurnAndIdleTimeIsNot) {
 }
 
 TEST_F(EngineTest, WaitingForATurnIsNotCharged) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     rig.enter();
     const ClientId b = rig.enter();
     rig.pass(seconds(1));
@@ -306,7 +294,7 @@ TEST_F(EngineTest, WaitingForATurnIsNotCharged) {
 }
 
 TEST_F(EngineTest, TheIterationTimeIsAsStatedUntilItIsLearnedAsTheMean) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter({.iteration_time = seconds(7)});
     const auto iteration_time = [&] { return rig.at(a).facts.iteration_time; };
     EXPECT_EQ(iteration_time(), seconds(7));
@@ -323,7 +311,7 @@ TEST_F(EngineTest, TheIterationTimeIsAsStatedUntilItIsLearnedAsTheMean) {
 }
 
 TEST_F(EngineTest, UnderFairTimeIsSharedInProportionToWeight) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter({.weight = 1.0});
     const ClientId b = rig.enter({.weight = 3.0});
     rig.play(seconds(8));
@@ -332,7 +320,7 @@ TEST_F(EngineTest, UnderFairTimeIsSharedInProportionToWeight) {
 }
 
 /// Lets all run on for `time` and says what each got of it.
-std::vector<double> shares_s(Rig& rig, const std::vector<ClientId>& clients, Duration time) {
+std::vector<double> shares_s(TurnRig& rig, const std::vector<ClientId>& clients, Duration time) {
     std::vector<double> shares;
     for (const ClientId id : clients) shares.push_back(-rig.attained(id).seconds());
     rig.play(time);
@@ -341,7 +329,7 @@ std::vector<double> shares_s(Rig& rig, const std::vector<ClientId>& clients, Dur
 }
 
 TEST_F(EngineTest, UnderFairANewcomerStartsLevelWithTheLeastThatContends) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter({.weight = 2.0});
     rig.play(seconds(3));
@@ -358,14 +346,14 @@ TEST_F(EngineTest, UnderFairANewcomerStartsLevelWithTheLeastThatContends) {
 TEST_F(EngineTest, UnderFairNobodyCatchesUpOnTheTimeItWasAway) {
     struct Row {
         std::string_view what;
-        std::function<void(Rig&, ClientId)> go;
-        std::function<void(Rig&, ClientId)> come_back;
+        std::function<void(TurnRig&, ClientId)> go;
+        std::function<void(TurnRig&, ClientId)> come_back;
     };
-    const auto to_want = [](Rig& rig, ClientId b) { rig.want(b); };
+    const auto to_want = [](TurnRig& rig, ClientId b) { rig.want(b); };
     const Row rows[] = {
-        {"parked", [](Rig& rig, ClientId b) { rig.idle(b); }, to_want},
+        {"parked", [](TurnRig& rig, ClientId b) { rig.idle(b); }, to_want},
         {"idle with its grant at first",
-         [](Rig& rig, ClientId b) {
+         [](TurnRig& rig, ClientId b) {
              rig.play_until_runs(b);
              rig.idle(b);
              if (rig.at(b).holds()) rig.idle(b, 0);
@@ -374,7 +362,7 @@ TEST_F(EngineTest, UnderFairNobodyCatchesUpOnTheTimeItWasAway) {
     };
     for (const Row& row : rows) {
         SCOPED_TRACE(row.what);
-        Rig rig("fair");
+        TurnRig rig("fair");
         const ClientId a = rig.enter();
         const ClientId b = rig.enter();
         rig.play(seconds(1));
@@ -389,7 +377,7 @@ TEST_F(EngineTest, UnderFairNobodyCatchesUpOnTheTimeItWasAway) {
 }
 
 TEST_F(EngineTest, UnderFairOneThatWasPausedDoesNotCatchUpEither) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.play_until_runs(a);
@@ -402,7 +390,7 @@ TEST_F(EngineTest, UnderFairOneThatWasPausedDoesNotCatchUpEither) {
 }
 
 TEST_F(EngineTest, AClientThatCanNeverRunDoesNotHoldTheVirtualTimeOfNewcomersBack) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     rig.enter({.persistent_mib = 2000});  // refused, and still there
     rig.play(minutes(1));
@@ -414,7 +402,7 @@ TEST_F(EngineTest, AClientThatCanNeverRunDoesNotHoldTheVirtualTimeOfNewcomersBac
 // ------------------------------------------------------------------------------------------------------------- lanes
 
 TEST_F(EngineTest, ClientsThatLeaveTheDeviceHalfIdleRunSideBySide) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     rig.enter({.occupancy = 0.5});
     rig.enter({.occupancy = 0.5});
     EXPECT_EQ(rig.turns(), "grant B 1");
@@ -426,7 +414,7 @@ TEST_F(EngineTest, ClientsThatLeaveTheDeviceHalfIdleRunSideBySide) {
 TEST_F(EngineTest, LanesMaxIsHowManyRunAtOnceWhateverThePolicyWants) {
     for (const unsigned lanes_max : {1u, 2u, 3u}) {
         SCOPED_TRACE(lanes_max);
-        Rig rig("fair", with_lanes_max(lanes_max));
+        TurnRig rig("fair", with_lanes_max(lanes_max));
         for (int i = 0; i < 5; ++i) rig.enter({.occupancy = i % 2 == 0 ? 1.0 : 0.1});
         EXPECT_EQ(rig.engine.lanes().all().size(), lanes_max);
         rig.play(seconds(1));
@@ -437,7 +425,7 @@ TEST_F(EngineTest, LanesMaxIsHowManyRunAtOnceWhateverThePolicyWants) {
 }
 
 TEST_F(EngineTest, ClientsOfTwoUsersGetTwoLanesOfWhichOneRuns) {
-    Rig rig("rr", with_lanes_max(1));
+    TurnRig rig("rr", with_lanes_max(1));
     const ClientId a = rig.enter({.user = 1});
     const ClientId b = rig.enter({.user = 2});
     EXPECT_EQ(rig.memory(), "admit B; map B 1:100");
@@ -454,14 +442,14 @@ TEST_F(EngineTest, ClientsOfTwoUsersGetTwoLanesOfWhichOneRuns) {
 }
 
 TEST_F(EngineTest, WithMoreUsersThanLanesThatMayRunUnderFairEverybodyGetsTheSame) {
-    Rig rig("fair", with_lanes_max(2));
+    TurnRig rig("fair", with_lanes_max(2));
     std::vector<ClientId> clients;
     for (std::uint32_t user = 1; user <= 3; ++user) clients.push_back(rig.enter({.user = user}));
     for (const double share : shares_s(rig, clients, seconds(9))) EXPECT_NEAR(share, 6.0, 0.2);
 }
 
 TEST_F(EngineTest, WithMoreUsersThanLanesThatMayRunTheHigherPrioritiesRun) {
-    Rig rig("priority", with_lanes_max(2));
+    TurnRig rig("priority", with_lanes_max(2));
     const ClientId a = rig.enter({.user = 1});
     const ClientId b = rig.enter({.user = 2});
     const ClientId c = rig.enter({.user = 3, .priority = 1});
@@ -475,7 +463,7 @@ TEST_F(EngineTest, WithMoreUsersThanLanesThatMayRunTheHigherPrioritiesRun) {
 TEST_F(EngineTest, EveryIdleHolderMakesWayWhereLanesThatMayRunAreShort) {
     for (const std::string_view policy : {"fair", "srtf"}) {
         SCOPED_TRACE(policy);
-        Rig rig(policy, with_lanes_max(2));
+        TurnRig rig(policy, with_lanes_max(2));
         const ClientId a = rig.enter({.user = 1});
         const ClientId b = rig.enter({.user = 2});
         rig.idle(a);
@@ -495,7 +483,7 @@ TEST_F(EngineTest, EveryIdleHolderMakesWayWhereLanesThatMayRunAreShort) {
 // ---------------------------------------------------------------------------------------- clients that stop, die, leave
 
 TEST_F(EngineTest, AStoppedHolderIsNotWaitedForWhereLanesThatMayRunAreShort) {
-    Rig rig("rr", with_lanes_max(1));
+    TurnRig rig("rr", with_lanes_max(1));
     rig.stop(rig.enter({.user = 1}));
     const ClientId b = rig.enter({.user = 2});
     const ClientId c = rig.enter({.user = 3});
@@ -505,7 +493,7 @@ TEST_F(EngineTest, AStoppedHolderIsNotWaitedForWhereLanesThatMayRunAreShort) {
 }
 
 TEST_F(EngineTest, AStoppedHolderKeepsItsLaneAndAfterAWhileTheOthersMove) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.stop(a);
@@ -526,7 +514,7 @@ TEST_F(EngineTest, AStoppedHolderKeepsItsLaneAndAfterAWhileTheOthersMove) {
 }
 
 TEST_F(EngineTest, AStoppedHolderDoesNotCountAmongTheLanesThatRun) {
-    Rig rig("fair", with_lanes_max(1));
+    TurnRig rig("fair", with_lanes_max(1));
     const ClientId a = rig.enter({.user = 1});
     const ClientId b = rig.enter({.user = 2});
     rig.stop(a);
@@ -537,7 +525,7 @@ TEST_F(EngineTest, AStoppedHolderDoesNotCountAmongTheLanesThatRun) {
 }
 
 TEST_F(EngineTest, ALaneIsOpenToOthersAgainWhenItsStoppedHolderIsGone) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.idle(b);
@@ -552,7 +540,7 @@ TEST_F(EngineTest, WithoutRoomForAnotherLaneNobodyMovesAwayFromAStoppedHolder) {
     EngineOptions options = small_device();
     options.capacity = mebibytes(200);
     options.paging = false;
-    Rig rig("fair", options);
+    TurnRig rig("fair", options);
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.stop(a);
@@ -564,7 +552,7 @@ TEST_F(EngineTest, WithoutRoomForAnotherLaneNobodyMovesAwayFromAStoppedHolder) {
 }
 
 TEST_F(EngineTest, OneThatWantsToRunOnlyAfterItsLaneWasBlockedMovesToo) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.idle(b);
@@ -576,7 +564,7 @@ TEST_F(EngineTest, OneThatWantsToRunOnlyAfterItsLaneWasBlockedMovesToo) {
 }
 
 TEST_F(EngineTest, AStoppedClientIsGrantedNothingUntilItContinues) {
-    Rig rig("rr");
+    TurnRig rig("rr");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.stop(b);
@@ -595,7 +583,7 @@ TEST_F(EngineTest, ALaneIsFreeAgainWhenItsHolderDiesOrLeaves) {
     for (const bool dies : {true, false}) {
         for (const bool is_idle : {true, false}) {
             SCOPED_TRACE(fmt::format("dies {} idle {}", dies, is_idle));
-            Rig rig("fifo");
+            TurnRig rig("fifo");
             rig.set_policy(*find_policy("srtf"));  // both are admitted ...
             const ClientId a = rig.enter();
             const ClientId b = rig.enter();
@@ -615,7 +603,7 @@ TEST_F(EngineTest, ALaneIsFreeAgainWhenItsHolderDiesOrLeaves) {
 }
 
 TEST_F(EngineTest, AnIdIsFreeForReuseOnceItsClientIsGone) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter({.weight = 4.0, .ephemeral_mib = 300});
     rig.pass(seconds(1));
     rig.die(a);
@@ -629,194 +617,17 @@ TEST_F(EngineTest, AnIdIsFreeForReuseOnceItsClientIsGone) {
 }
 
 TEST_F(EngineTest, TimeNeverGoesBack) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     rig.now = Instant{} + seconds(1);
     rig.enter();
     rig.now = Instant{} + milliseconds(999);
     EXPECT_THROW(rig.send(event::Timer{}), CheckFailure);
 }
 
-// ------------------------------------------------------------------------------------------------------------ faults
-
-TEST_F(EngineTest, WhoBreaksTheProtocolIsDroppedAndTheOthersDoNotNotice) {
-    constexpr ClientId kHolder{0};
-    constexpr ClientId kWaiter{1};
-    constexpr ClientId kStranger{25};
-    struct Row {
-        std::string_view what;
-        std::vector<Event> events;
-        std::string_view faults;
-    };
-    const Row rows[] = {
-        {"boundary without a grant", {event::Boundary{kWaiter, 1}}, "drop B no-grant"},
-        {"need without a grant", {event::Need{kWaiter, mebibytes(1), mebibytes(1)}}, "drop B no-grant"},
-        {"acknowledges twice", {event::Acknowledge{kWaiter, LaneId{0}, 2}}, "drop B not-asked"},
-        {"acknowledges the future", {event::Acknowledge{kWaiter, LaneId{0}, 99}}, "drop B not-asked"},
-        {"acknowledges another's lane", {event::Acknowledge{kWaiter, LaneId{7}, 1}}, "drop B not-asked"},
-        {"paged out unasked", {event::PagedOut{kWaiter}}, "drop B not-asked"},
-        {"paged in unasked", {event::PagedIn{kWaiter}}, "drop B not-asked"},
-        {"figures that cannot be",
-         {event::Demand{kWaiter, Bytes{-1}, {}}, event::Demand{kWaiter, {}, {}, -1.0}, event::Observe{kWaiter, Bytes{-1}},
-          event::Need{kWaiter, {}, Bytes{-1}}, event::Boundary{kWaiter, ~std::uint64_t{0}},
-          event::Idle{kWaiter, ~std::uint64_t{0}}, event::Leave{kWaiter, ~std::uint64_t{0}},
-          event::Adjust{kWaiter, 0, 0.0, 0}},
-         "drop B nonsense"},
-        {"attach excepted, each event of a stranger's",
-         {event::Demand{kStranger, {}, {}}, event::Need{kStranger, {}, {}}, event::Observe{kStranger, {}},
-          event::Want{kStranger}, event::Boundary{kStranger, 0}, event::Idle{kStranger, 0},
-          event::Acknowledge{kStranger, LaneId{0}, 0}, event::PagedOut{kStranger}, event::PagedIn{kStranger},
-          event::Leave{kStranger, 0}, event::Die{kStranger}, event::Stop{kStranger}, event::Continue{kStranger},
-          event::Adjust{kStranger, 0, 1.0, 0}},
-         "drop Z unknown-client"},
-        {"no client at all", {event::Want{kNoClient}}, "drop nobody unknown-client"},
-    };
-    for (const Row& row : rows) {
-        for (const Event& event : row.events) {
-            SCOPED_TRACE(fmt::format("{}, event {}", row.what, event.index()));
-            Rig rig("srtf");
-            rig.enter({.iterations_total = 100, .iteration_time = seconds(1)});
-            rig.enter({.iterations_total = 100, .iteration_time = seconds(2)});
-            rig.send(event);
-            EXPECT_EQ(rig.faults(), row.faults);
-            EXPECT_TRUE(rig.runs(kHolder));
-            EXPECT_EQ(rig.turns() + rig.memory(), "");
-            rig.boundary(kHolder);
-            EXPECT_EQ(rig.turns(), "grant A 0");
-        }
-    }
-}
-
-TEST_F(EngineTest, ADroppedClientIsNotGrantedAnythingAnyMore) {
-    Rig rig("rr");
-    const ClientId a = rig.enter();
-    const ClientId b = rig.enter();
-    rig.boundary(b);
-    EXPECT_EQ(rig.faults(), "drop B no-grant");
-    rig.pass(kMinTurn);
-    rig.boundary(a);
-    EXPECT_EQ(rig.turns(), "grant A 0");
-    rig.want(b);
-    rig.pass(kMinTurn);
-    rig.boundary(a);
-    EXPECT_EQ(rig.turns(), "grant A 0");
-    rig.die(b);
-    EXPECT_EQ(rig.faults(), "");
-}
-
-// ---------------------------------------------------------------------------------------------------- policies' faults
-
-/// Does one thing wrong, from the start or once it has two clients to choose from.
-class Nonsense final : public Policy {
-public:
-    enum class Kind { kNobody, kStranger, kNotWaiting, kNan, kInfinite };
-    explicit Nonsense(Kind kind)
-        : Policy({.name = "nonsense", .good_for = "tests", .bad_at = "all else", .time_sliced = true}), kind_(kind) {}
-
-    Rank rank(const ClientFacts&, const Situation&) const override {
-        if (kind_ == Kind::kNan) return {0, std::numeric_limits<double>::quiet_NaN()};
-        if (kind_ == Kind::kInfinite) return {-std::numeric_limits<double>::infinity(), 0};
-        return {};
-    }
-    ClientId choose(Candidates candidates, const Situation& now) const override {
-        if (kind_ == Kind::kNobody) return kNoClient;
-        if (kind_ == Kind::kStranger) return ClientId{1234};
-        if (kind_ == Kind::kNotWaiting) return candidates.front()->id == ClientId{0} ? ClientId{1} : ClientId{0};
-        return Policy::choose(candidates, now);
-    }
-
-private:
-    const Kind kind_;
-};
-
-struct NonsenseRow {
-    Nonsense::Kind kind;
-    std::string_view faults;
-};
-constexpr NonsenseRow kNonsense[] = {
-    {Nonsense::Kind::kNobody, "fall-back not-a-candidate"},     {Nonsense::Kind::kStranger, "fall-back not-a-candidate"},
-    {Nonsense::Kind::kNotWaiting, "fall-back not-a-candidate"}, {Nonsense::Kind::kNan, "fall-back rank-not-finite"},
-    {Nonsense::Kind::kInfinite, "fall-back rank-not-finite"},
-};
-
-TEST_F(EngineTest, WhenThePolicyMisbehavesFifoTakesOverAndTheTurnIsNotLost) {
-    for (const NonsenseRow& row : kNonsense) {
-        SCOPED_TRACE(static_cast<int>(row.kind));
-        const Nonsense nonsense(row.kind);
-        Driver driver(small_device(), nonsense, fallback_policy());
-        const ClientId a = driver.attach();
-        const ClientId b = driver.attach();
-        driver.want(a);
-        EXPECT_EQ(driver.faults(), row.faults);
-        EXPECT_EQ(driver.turns(), "grant A 0");
-        EXPECT_EQ(&driver.engine.policy(), &fallback_policy());
-        EXPECT_EQ(driver.engine.statistics().fallbacks, 1u);
-        driver.want(b);
-        EXPECT_EQ(driver.why(b), "order") << "fifo rules now";
-        driver.leave(a);
-        EXPECT_TRUE(driver.runs(b));
-        EXPECT_EQ(driver.engine.statistics().fallbacks, 1u);
-    }
-}
-
-/// As good as any until a second has passed.
-class Forgetful final : public Policy {
-public:
-    Forgetful() : Policy({.name = "forgetful", .good_for = "tests", .bad_at = "all else"}) {}
-    Rank rank(const ClientFacts& client, const Situation& now) const override {
-        const bool forgets = now.now >= Instant{} + seconds(1);
-        return {0, forgets ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(client.sequence)};
-    }
-};
-
-TEST_F(EngineTest, ARankIsLookedAtBeforeATurnIsGranted) {
-    const Forgetful forgetful;
-    Driver driver(small_device(), forgetful, fallback_policy());
-    const ClientId a = driver.enter();
-    driver.boundary(a);
-    EXPECT_EQ(driver.faults(), "");
-    driver.pass(seconds(1));
-    driver.boundary(a);
-    EXPECT_EQ(driver.faults(), "fall-back rank-not-finite");
-    EXPECT_EQ(driver.turns(), "grant A 0");
-}
-
-TEST_F(EngineTest, AfterAFallBackOneRunsAtATime) {
-    const Forgetful forgetful;
-    Driver driver(small_device(), forgetful, fallback_policy());
-    const ClientId a = driver.enter({.occupancy = 0.5});
-    const ClientId b = driver.enter({.occupancy = 0.5});
-    EXPECT_TRUE(driver.runs(a) && driver.runs(b));
-    driver.pass(seconds(1));
-    driver.boundary(b);
-    EXPECT_EQ(driver.faults(), "fall-back rank-not-finite");
-    driver.play(milliseconds(20));
-    EXPECT_TRUE(driver.runs(a));
-    EXPECT_FALSE(driver.runs(b)) << "A came first, and has the device to itself";
-}
-
-TEST_F(EngineTest, InStrictModeAMisbehavingPolicyIsAFailedCheck) {
-    for (const NonsenseRow& row : kNonsense) {
-        SCOPED_TRACE(static_cast<int>(row.kind));
-        const Nonsense nonsense(row.kind);
-        EngineOptions options = small_device();
-        options.strict = true;
-        Driver driver(options, nonsense, fallback_policy());
-        const ClientId a = driver.attach();
-        EXPECT_THROW(driver.want(a), CheckFailure);
-    }
-}
-
-TEST_F(EngineTest, AFallbackThatMisbehavesIsAFailedCheck) {
-    const Nonsense nonsense(Nonsense::Kind::kNobody);
-    Driver driver(small_device(), nonsense, nonsense);
-    const ClientId a = driver.attach();
-    EXPECT_THROW(driver.want(a), CheckFailure);
-}
-
 // ---------------------------------------------------------------------------------------------------- policy switches
 
 TEST_F(EngineTest, SwitchingToATimeSlicedPolicyEndsATurnThatHasLastedLongEnough) {
-    Rig rig("srtf");
+    TurnRig rig("srtf");
     const ClientId a = rig.enter();
     rig.enter();
     rig.pass(seconds(1));
@@ -829,7 +640,7 @@ TEST_F(EngineTest, SwitchingToATimeSlicedPolicyEndsATurnThatHasLastedLongEnough)
 }
 
 TEST_F(EngineTest, AfterASwitchToFairNobodyOwesAnythingForTheTimeBefore) {
-    Rig rig("srtf");
+    TurnRig rig("srtf");
     const ClientId a = rig.enter();
     const ClientId b = rig.enter();
     rig.play(minutes(1));
@@ -838,7 +649,7 @@ TEST_F(EngineTest, AfterASwitchToFairNobodyOwesAnythingForTheTimeBefore) {
 }
 
 TEST_F(EngineTest, SwitchingToAnExclusivePolicyLeavesTheFirstRunning) {
-    Rig rig("fair");
+    TurnRig rig("fair");
     const ClientId a = rig.enter({.occupancy = 0.5});
     const ClientId b = rig.enter({.occupancy = 0.5});
     EXPECT_TRUE(rig.runs(a) && rig.runs(b));
@@ -855,7 +666,7 @@ TEST_F(EngineTest, SwitchingToAnExclusivePolicyLeavesTheFirstRunning) {
 TEST_F(EngineTest, AfterASwitchFromFifoAnIdleHolderMakesWayForAnotherLane) {
     for (const std::string_view policy : {"fair", "srtf"}) {
         SCOPED_TRACE(policy);
-        Rig rig("fair", with_lanes_max(1));
+        TurnRig rig("fair", with_lanes_max(1));
         const ClientId a = rig.enter({.user = 1});
         const ClientId b = rig.enter({.user = 2});
         rig.idle(b);
@@ -876,42 +687,42 @@ TEST_F(EngineTest, WhoWaitsIsToldWhy) {
     struct Row {
         std::string_view why;
         std::string_view policy;
-        std::function<ClientId(Rig&)> wait;
+        std::function<ClientId(TurnRig&)> wait;
     };
     const Row rows[] = {
-        {"nothing", "fair", [](Rig& rig) { return rig.attach(); }},
-        {"nothing", "fair", [](Rig& rig) { return rig.enter(); }},
+        {"nothing", "fair", [](TurnRig& rig) { return rig.attach(); }},
+        {"nothing", "fair", [](TurnRig& rig) { return rig.enter(); }},
         {"turn behind A", "fair",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter();
              return rig.enter();
          }},
         {"memory", "srtf",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter({.pageable = false, .persistent_mib = 600});
              return rig.enter({.persistent_mib = 600});
          }},
         {"reservation behind B", "srtf",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter({.pageable = false, .persistent_mib = 600});
              rig.enter({.persistent_mib = 600});
              rig.pass(rig.engine.options().reserve_after);
              return rig.enter({.pageable = false});
          }},
         {"profiling behind B", "fair",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              const ClientId a = rig.enter();
              rig.enter({.profiled = false});
              rig.boundary(a);
              return a;
          }},
         {"profiling", "priority",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter({.priority = 1});
              return rig.enter({.profiled = false});
          }},
         {"paging", "las",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.answers_paging = false;
              const ClientId a = rig.enter({.persistent_mib = 600});
              rig.pass(minutes(1));
@@ -920,39 +731,39 @@ TEST_F(EngineTest, WhoWaitsIsToldWhy) {
              return a;
          }},
         {"mapping", "fair",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.answers_mappings = false;
              return rig.enter();
          }},
         {"stopped-holder behind A", "fair",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.stop(rig.enter());
              return rig.enter();
          }},
         {"order", "fifo",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter();
              return rig.enter();
          }},
         {"paused", "fair",
-         [](Rig& rig) {
+         [](TurnRig& rig) {
              rig.enter();
              const ClientId b = rig.enter();
              rig.stop(b);
              return b;
          }},
-        {"refused", "fair", [](Rig& rig) { return rig.enter({.persistent_mib = 1000}); }},
+        {"refused", "fair", [](TurnRig& rig) { return rig.enter({.persistent_mib = 1000}); }},
     };
     for (const Row& row : rows) {
         SCOPED_TRACE(row.why);
-        Rig rig(row.policy);
+        TurnRig rig(row.policy);
         const ClientId waiter = row.wait(rig);
         EXPECT_EQ(rig.why(waiter), row.why);
     }
 }
 
 TEST_F(EngineTest, AWaitIsToldOnceAndItsEndToo) {
-    Rig rig("srtf");
+    TurnRig rig("srtf");
     const ClientId a = rig.enter({.pageable = false, .persistent_mib = 600});
     rig.enter({.persistent_mib = 600});
     EXPECT_EQ(rig.waits(), "wait B memory");
