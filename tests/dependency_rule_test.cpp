@@ -20,7 +20,12 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"core", {"base"}},
     {"policies", {"base", "core"}},
     {"sim", {"base", "core", "policies"}},
-    {"cli", {"base", "core", "policies", "sim"}},
+    {"wire", {"base"}},
+    {"device", {"base"}},
+    {"client", {"base", "wire", "device", "salus"}},
+    {"service", {"base", "core", "policies", "wire", "device"}},
+    {"job", {"base", "salus"}},  // salus: the public header
+    {"cli", {"base", "core", "policies", "sim", "wire", "device"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 

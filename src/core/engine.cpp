@@ -179,14 +179,40 @@ void Engine::on(const event::Observe& e) {
     Client* client = known(e.client);
     if (!client) return;
     if (!makes_sense(e.persistent)) return drop(e.client, ProtocolFault::kNonsense);
+    if (client->residency == Residency::kAbsent && e.persistent > Bytes{}) {  // it brought memory along
+        client->residency = Residency::kResident;
+        client->resident_since = now_;
+    }
     set_observed(*client, e.persistent);
     client->facts.persistent = std::max(client->facts.persistent, e.persistent);
     memory_changed_ = true;
 }
 
+void Engine::on(const event::Unpageable& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (e.for_good) client->pageable = false;
+    else client->page_refused = true;
+    if (client->residency == Residency::kPagingOut) {
+        client->residency = Residency::kResident;
+        std::erase(paging_out_, client);
+    }
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Progress& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (!makes_sense(e.iterations) || e.idle.ns < 0) return drop(e.client, ProtocolFault::kNonsense);
+    if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
+    charge_time(*client, e.idle);
+    count_iterations(*client, e.iterations);
+}
+
 void Engine::on(const event::Want& e) {
     Client* client = known(e.client);
     if (!client) return;
+    client->page_refused = false;
     if (client->turn == Turn::kHoldingIdle) {
         client->turn = Turn::kRunning;
         client->charged_until = now_;
@@ -211,6 +237,7 @@ void Engine::on(const event::Boundary& e) {
     charge_time(*client);
     count_iterations(*client, e.iterations);
     give_back(*client);
+    client->page_refused = false;
     client->turn = Turn::kReady;
     client->waits_since = now_;
     became_ready(*client);

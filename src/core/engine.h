@@ -61,6 +61,7 @@ struct Client {
     LaneId lane = kNoLane;
     bool profiled = false;  ///< P and T are known
     bool pageable = true;
+    bool page_refused = false;  ///< it cannot be paged just now
     bool stopped = false;
     bool refused = false;
     bool dropped = false;
@@ -151,6 +152,8 @@ private:
     void on(const event::Demand& e);
     void on(const event::Need& e);
     void on(const event::Observe& e);
+    void on(const event::Unpageable& e);
+    void on(const event::Progress& e);
     void on(const event::Want& e);
     void on(const event::Boundary& e);
     void on(const event::Idle& e);
@@ -200,7 +203,7 @@ private:
     void ask_yield(Client& holder);
     void release_lane(Client& client);
     void give_back(Client& client);
-    void charge_time(Client& client);
+    void charge_time(Client& client, Duration idle = {});
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
     void advance_virtual_clocks(const Client* joining);
@@ -220,7 +223,7 @@ private:
     void rehome_from_stopped();
     void spread();
     void trim_lanes();
-    bool may_be_paged(const Client& client) const { return options_.paging && client.pageable; }
+    bool may_be_paged(const Client& client) const { return options_.paging && client.pageable && !client.page_refused; }
     bool may_evict(const Client& client) const;
     bool stands_its_ground(const Client& client) const;
     void enter_lane(Client& client, LaneId lane);

@@ -43,6 +43,8 @@ SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persisten
              SALUS_FIELD(occupancy))
 SALUS_SCHEMA(event::Need, "need", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral))
 SALUS_SCHEMA(event::Observe, "observe", SALUS_FIELD(client), SALUS_FIELD(persistent))
+SALUS_SCHEMA(event::Unpageable, "unpageable", SALUS_FIELD(client), SALUS_FIELD(for_good))
+SALUS_SCHEMA(event::Progress, "progress", SALUS_FIELD(client), SALUS_FIELD(iterations), SALUS_FIELD(idle))
 SALUS_SCHEMA(event::Want, "want", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Boundary, "boundary", SALUS_FIELD(client), SALUS_FIELD(iterations))
 SALUS_SCHEMA(event::Idle, "idle", SALUS_FIELD(client), SALUS_FIELD(iterations))
@@ -225,7 +227,7 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
     Instant last{};
     for (std::string_view line : split(text, '\n')) {
         ++line_number;
-        if (trim(line).empty()) continue;
+        if (trim(line).empty() || line.front() == '#') continue;
         const Words words = split(trim(line), ' ');
         if (!engine) {
             EngineOptions options;

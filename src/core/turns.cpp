@@ -218,10 +218,13 @@ bool Engine::update_ready(Client& client) {
 
 // -------------------------------------------------------------------------------------------------------- accounting
 
-void Engine::charge_time(Client& client) {
+/// Charges the turn up to now, less what of it the client is known to have idled.
+void Engine::charge_time(Client& client, Duration idle) {
     if (client.turn != Turn::kRunning) return;
-    const Duration held = now_ - client.charged_until;
+    idle = std::min(idle, now_ - client.charged_until);
+    const Duration held = now_ - client.charged_until - idle;
     client.charged_until = now_;
+    client.facts.idle += idle;
     if (client.stalled) return;  // it waits for memory, and does not run
     client.facts.attained += held;
     client.facts.last_ran = now_;

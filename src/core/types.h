@@ -85,10 +85,21 @@ struct Need {
     Bytes persistent;
     Bytes ephemeral;
 };
-/// It was seen to use this much private memory, asked or not.
+/// It was seen to use this much private memory, asked or not; before its first turn, too.
 struct Observe {
     ClientId client;
     Bytes persistent;
+};
+/// It cannot be paged: for good, or until it next wants to run. May answer PageOut.
+struct Unpageable {
+    ClientId client;
+    bool for_good = true;
+};
+/// How far it has come in a turn that goes on; `idle` is how much of the time since it was last heard of was no iteration.
+struct Progress {
+    ClientId client;
+    std::uint64_t iterations = 0;
+    Duration idle;
 };
 /// It wants to run (again).
 struct Want {
@@ -148,9 +159,10 @@ struct Timer {};
 
 }  // namespace event
 
-using Event = std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Want, event::Boundary,
-                           event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die,
-                           event::Stop, event::Continue, event::Adjust, event::SetPolicy, event::SetCapacity, event::Timer>;
+using Event =
+    std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Unpageable, event::Progress, event::Want,
+                 event::Boundary, event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die,
+                 event::Stop, event::Continue, event::Adjust, event::SetPolicy, event::SetCapacity, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

@@ -1,0 +1,109 @@
+/*
+ * Salus: several jobs share one device, iteration by iteration. The C interface of libsalus.so.
+ *
+ *     salus_client* client;
+ *     if (salus_attach(NULL, &client) != SALUS_OK) fprintf(stderr, "%s\n", salus_error_text());
+ *     float* weights = salus_alloc(client, weights_size, SALUS_PERSISTENT);
+ *     for (...) {
+ *         salus_begin(client);                                         // waits for this job's turn
+ *         float* scratch = salus_alloc(client, scratch_size, SALUS_AUTO);
+ *         ... one iteration ...
+ *         salus_free(client, scratch);
+ *         salus_end(client);                                           // a boundary: another job may run now
+ *     }
+ *     salus_detach(client);
+ *
+ * The library never ends the process, throws nothing, and installs no signal handler. If the service goes away, an iteration
+ * that has begun is finished, the next begin waits for the service to come back and, if it does not (SALUS_ORPHAN_WAIT
+ * seconds, 60 by default), the job runs on by itself. With SALUS_DISABLE=1 in the environment everything here does nothing
+ * but allocate ordinary memory.
+ */
+#ifndef SALUS_SALUS_H
+#define SALUS_SALUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SALUS_API __attribute__((visibility("default")))
+
+typedef struct salus_client salus_client;
+
+typedef enum salus_status {
+    SALUS_OK = 0,
+    SALUS_NO_SERVICE = 1, /* none runs, or it does not want us; see salus_error_text() */
+    SALUS_MISUSE = 2,     /* an argument or the order of calls is wrong */
+    SALUS_TOO_LARGE = 3,  /* the job could never fit on the device, even alone */
+    SALUS_SYSTEM = 4      /* the operating system refused something */
+} salus_status;
+
+typedef enum salus_kind {
+    SALUS_PERSISTENT = 0, /* lives across boundaries: private memory */
+    SALUS_EPHEMERAL = 1,  /* is freed before the boundary: in the lane, if it is large enough */
+    SALUS_AUTO = 2        /* learned from what became of the same allocation in earlier iterations */
+} salus_kind;
+
+/* What is left at zero is taken from the environment that `salus run` sets, or is not known. */
+typedef struct salus_options {
+    size_t size;              /* sizeof(salus_options), so that the struct can grow */
+    const char* name;         /* shown by `salus ps`; by default the program's name */
+    const char* socket;       /* by default SALUS_SOCKET, else the user's, else the system's */
+    int32_t priority;         /* larger is more urgent */
+    double weight;            /* share under the fair policy; 0: 1 */
+    double occupancy;         /* share of the device that the job can use alone; 0: 1 */
+    uint64_t iterations;      /* how many it will run */
+    uint64_t iteration_ns;    /* how long one takes */
+    uint64_t persistent_hint; /* bytes; with ephemeral_hint: what it will need, which saves the profiling turns */
+    uint64_t ephemeral_hint;
+} salus_options;
+
+typedef struct salus_counters {
+    size_t size; /* sizeof(salus_counters), set by the caller */
+    uint64_t iterations;
+    uint64_t turns;           /* grants so far */
+    uint64_t busy_ns;         /* inside iterations */
+    uint64_t waited_ns;       /* in salus_begin */
+    uint64_t lane_bytes;      /* allocated in the lane, in all */
+    uint64_t missed_bytes;    /* allocated in private memory inside an iteration and freed before its end */
+    uint64_t lane_peak;       /* most of the lane in use at once: T */
+    uint64_t private_bytes;   /* in use now */
+    uint64_t evacuations;     /* blocks that were alive at a boundary, and moved out of the lane */
+    uint64_t evacuated_bytes;
+    uint64_t page_outs;
+    uint64_t attachments;     /* 1, and one more for each time the service came back */
+    int32_t shared;           /* 1: attached to a service; 0: on its own */
+} salus_counters;
+
+/* Attaches this process to the service. `options` may be NULL. On any failure *client is still a client, on its own: every
+ * call below works on it, without sharing. One client a process: a second attach is SALUS_MISUSE and sets *client to NULL. */
+SALUS_API salus_status salus_attach(const salus_options* options, salus_client** client);
+
+/* Enters an iteration; waits until it is this job's turn. May be called by several threads: the iteration is then theirs in
+ * common, and its boundary is when the last of them is out. Calls nest within a thread. */
+SALUS_API salus_status salus_begin(salus_client* client);
+SALUS_API salus_status salus_end(salus_client* client);
+
+/* Memory aligned to 64 bytes at least, not cleared; NULL if it cannot be had. Inside an iteration a request that outgrows what
+ * the job was given may wait for others' boundaries. */
+SALUS_API void* salus_alloc(salus_client* client, size_t size, salus_kind kind);
+/* Any thread, any time. Of a block that a child process inherited: does nothing. NULL is fine. */
+SALUS_API void salus_free(salus_client* client, void* block);
+/* True if the block is in the lane now. */
+SALUS_API int salus_in_lane(salus_client* client, const void* block);
+
+SALUS_API salus_status salus_get_counters(salus_client* client, salus_counters* counters);
+
+/* Leaves the service and frees the client and every block of it. REQUIRES: no thread is inside an iteration. */
+SALUS_API salus_status salus_detach(salus_client* client);
+
+/* Why the last call of this thread failed: one line, valid until its next call. */
+SALUS_API const char* salus_error_text(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,295 @@
+#include "client/client.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "device/host/host_client_memory.h"
+
+namespace salus::client {
+namespace {
+
+/// Of the calling thread. One client a process, so it needs no client.
+struct ThreadState {
+    unsigned depth = 0;  ///< of nested begins
+    bool gated = false;  ///< it is inside an iteration that the service knows of
+    bool known = false;  ///< note_thread() has seen it
+};
+thread_local ThreadState tls;
+
+Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
+
+}  // namespace
+
+Client::~Client() {
+    if (helper_runs_) {
+        stopping_ = true;
+        const std::uint64_t one = 1;
+        static_cast<void>(!::write(stop_.get(), &one, sizeof one));
+        ::pthread_join(helper_, nullptr);
+    }
+    memory_.reset();
+    if (page_) ::munmap(page_, kControlPageSize);
+}
+
+bool Client::warn(const std::string& line) {
+    if (!warned_.exchange(true)) std::fprintf(stderr, "salus: %s\n", line.c_str());
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------------------------- attaching
+
+Result<bool> Client::make_page() {
+    page_file_ = wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    notify_ = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    stop_ = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!page_file_ || !notify_ || !stop_) return system_error("no descriptors for a control page");
+    if (::ftruncate(page_file_.get(), kControlPageSize) != 0) return system_error("no control page");
+    // The service maps it as well: it must not be able to vanish under its feet.
+    if (::fcntl(page_file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("no control page");
+    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page_file_.get(), 0);
+    if (at == MAP_FAILED) return system_error("no control page");
+    ::madvise(at, kControlPageSize, MADV_DONTFORK);
+    page_ = new (at) ControlPage;
+    turns_ = std::make_unique<Turns>(*page_, notify_.get());
+    return true;
+}
+
+/// Connects, says who it is and waits for the welcome.
+Result<bool> Client::connect(bool again) {
+    Result<wire::Descriptor> socket = wire::connect_to(identity_.socket);
+    if (!socket) return Error{socket.error()};
+    const auto peer = wire::peer_of(socket.value().get());
+    if (!peer || (peer->uid != ::getuid() && peer->uid != 0))
+        return Error{"the service at " + identity_.socket + " is another user's"};
+    wire::Attach attach = identity_.attach;
+    if (many_threads_) attach.flags |= wire::Attach::kUnpageable;
+    if (memory_) {
+        attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
+        if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
+    }
+    if (again && page_->iterations > 1) {  // what it has learned holds
+        attach.flags |= wire::Attach::kProfiled;
+        attach.persistent = page_->persistent;
+        attach.ephemeral = page_->ephemeral;
+        attach.iteration_time_ns = page_->busy_ns / page_->iterations;
+        const std::uint64_t done = page_->iterations;
+        if (attach.iterations_total > done) attach.iterations_total -= done;
+    }
+    const timeval patience{5, 0};
+    ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const int descriptors[] = {page_file_.get(), notify_.get()};
+    if (!wire::send(socket.value().get(), attach, descriptors)) return Error{"the service does not listen"};
+    const wire::Received answer = wire::receive(socket.value().get());
+    if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
+        sorry && answer.kind == wire::Received::Kind::kMessage) {
+        return Error{std::string(sorry->why.view())};
+    }
+    const auto* welcome = std::get_if<wire::Welcome>(&answer.message);
+    if (answer.kind != wire::Received::Kind::kMessage || !welcome) {
+        if (answer.other_version) return Error{"the service " + answer.why};
+        return Error{"the service does not answer"};
+    }
+    if (!memory_) {
+        auto device = device::make_host_client_memory({static_cast<std::int64_t>(welcome->capacity)});
+        if (!device) return Error{device.error()};
+        device_ = std::move(device).value();
+        memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
+    }
+    const timeval forever{0, 0};
+    ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+    {
+        const std::lock_guard lock(socket_mutex_);
+        socket_ = std::move(socket).value();
+    }
+    ++attachments_;
+    return true;
+}
+
+Result<bool> Client::attach() {
+    Result<bool> made = make_page();
+    if (!made) return made;
+    Result<bool> connected = connect(/*again=*/false);
+    if (!connected) return connected;
+    memory_->set_alone(false);
+    alone_ = false;
+    // The helper must not take signals that are meant for the job.
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const auto run = [](void* self) -> void* {
+        static_cast<Client*>(self)->help();
+        return nullptr;
+    };
+    helper_runs_ = ::pthread_create(&helper_, nullptr, run, this) == 0;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (helper_runs_) return true;
+    send(wire::Leave{});
+    go_alone();
+    return Error{"no thread for the helper"};
+}
+
+bool Client::detach() {
+    if (turns_ && !alone_ && !in_child_) {
+        const control::Word word = turns_->word();
+        if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
+        send(wire::Leave{});
+    }
+    return true;
+}
+
+void Client::send(const wire::Message& message) {
+    const std::lock_guard lock(socket_mutex_);
+    if (socket_) wire::send(socket_.get(), message);  // if the service is gone, the helper learns of it by itself
+}
+
+/// For good. Whoever waits goes on without.
+void Client::go_alone() {
+    if (memory_) {
+        memory_->set_alone(true);
+        if (!memory_->page_in()) warn("memory that was paged out cannot be read back");
+    }
+    alone_ = true;
+    tell_askers();
+}
+
+void Client::fail(const char* why) {
+    warn(std::string("internal error: ") + why + "; this job runs on without sharing");
+    if (failed_.exchange(true) || !helper_runs_) return;
+    ::shutdown(socket_.get(), SHUT_RD);  // the helper sees to the rest
+}
+
+// ---------------------------------------------------------------------------------------------------------- iterations
+
+/// A second thread inside iterations: then waiting in begin() no longer means that nobody touches the memory.
+void Client::note_thread() {
+    tls.known = true;
+    const int me = static_cast<int>(::syscall(SYS_gettid));
+    int first = 0;
+    if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
+    if (!many_threads_.exchange(true)) send(wire::Unpageable{1});
+}
+
+salus_status Client::begin() {
+    if (in_child_ || tls.depth++ > 0) return SALUS_OK;
+    if (alone_.load(std::memory_order_relaxed)) return SALUS_OK;
+    const salus_status status = begin_outermost();
+    if (status != SALUS_OK) --tls.depth;
+    return status;
+}
+
+salus_status Client::begin_outermost() {
+    if (!tls.known) note_thread();
+    if (refused_) return SALUS_TOO_LARGE;
+    const Turns::Entry entry = turns_->begin([this] { return alone_ || refused_; });
+    if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
+    tls.gated = true;
+    if (entry == Turns::Entry::kNewTurn) {
+        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+        memory_->turn_begins();
+    }
+    return SALUS_OK;
+}
+
+salus_status Client::end() {
+    if (in_child_) return SALUS_OK;
+    if (tls.depth == 0) return SALUS_MISUSE;
+    if (--tls.depth > 0) return SALUS_OK;
+    if (!tls.gated) return SALUS_OK;
+    tls.gated = false;
+    const bool inside = turns_->end(
+        device_->asynchronous(), [this] { return memory_->boundary(); }, [this] { device_->drain(); });
+    return inside ? SALUS_OK : SALUS_MISUSE;
+}
+
+// -------------------------------------------------------------------------------------------------------------- memory
+
+void* Client::allocate(std::size_t size, Kind kind) {
+    if (memory_ && !in_child_) return memory_->allocate(size, kind, tls.gated);
+    void* block = nullptr;
+    return ::posix_memalign(&block, 64, size > 0 ? size : 1) == 0 ? block : nullptr;
+}
+
+void Client::free(void* block) {
+    if (memory_ && !in_child_) return memory_->free(block);
+    if (memory_ && memory_->owns(block)) return;  // the parent's
+    ::free(block);
+}
+
+bool Client::in_lane(const void* block) { return memory_ && !in_child_ && memory_->in_lane(block); }
+
+bool Client::ask(Needs all) {
+    const std::lock_guard turn(ask_turn_mutex_);
+    std::unique_lock lock(ask_mutex_);
+    if (alone_) return false;
+    answer_ = Answer::kNone;
+    lock.unlock();
+    send(wire::Need{all.persistent, all.ephemeral});
+    lock.lock();
+    // The room is told first, and the larger lane comes after it.
+    const auto complete = [&] {
+        if (alone_ || lost_ || answer_ == Answer::kDenied) return true;
+        return answer_ == Answer::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
+    };
+    answered_.wait(lock, complete);
+    if (lost_) return true;  // nobody to ask: the iteration must be finished
+    return answer_ == Answer::kGiven;
+}
+
+void Client::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }
+
+void Client::read_counters(salus_counters& counters) {
+    if (page_ && !in_child_) {
+        counters.iterations = page_->iterations;
+        counters.busy_ns = page_->busy_ns;
+        counters.turns = turns_->turns();
+        counters.waited_ns = turns_->waited_ns();
+        counters.lane_bytes = page_->lane_bytes;
+        counters.missed_bytes = page_->missed_bytes;
+        counters.lane_peak = page_->lane_peak;
+        counters.private_bytes = page_->private_bytes;
+        counters.evacuations = page_->evacuations;
+        counters.evacuated_bytes = page_->evacuated_bytes;
+        counters.page_outs = page_->page_outs;
+    }
+    counters.attachments = attachments_;
+    counters.shared = alone_ || in_child_ ? 0 : 1;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- fork
+
+void Client::before_fork() {
+    if (memory_ && !in_child_) memory_->mutex().lock();
+}
+
+void Client::after_fork_in_parent() {
+    if (memory_ && !in_child_) memory_->mutex().unlock();
+}
+
+/// The child is no client: it has no helper, no lane and, from here on, none of our descriptors.
+void Client::after_fork_in_child() {
+    if (in_child_) return;
+    if (memory_) memory_->mutex().unlock();
+    helper_runs_ = false;
+    in_child_ = true;
+    alone_ = true;
+    page_ = nullptr;  // not inherited
+    socket_.reset();
+    page_file_.reset();
+    notify_.reset();
+    stop_.reset();
+    tls = {};
+}
+
+}  // namespace salus::client

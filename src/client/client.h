@@ -1,0 +1,123 @@
+// One process's attachment to the service: ties turns and memory to the socket, with the helper thread that answers it.
+//
+// Threads: the job's own call begin, end, allocate and free; the helper answers the service. What both touch is atomic or
+// under a lock. Lifetime: until salus_detach; a process that just ends takes the helper with it, and the service sees it go.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/result.h"
+#include "client/memory.h"
+#include "client/turns.h"
+#include "device/device.h"
+#include "salus/salus.h"
+#include "wire/messages.h"
+#include "wire/socket.h"
+
+namespace salus::client {
+
+/// What to say of itself when attaching.
+struct Identity {
+    std::string socket;
+    wire::Attach attach;
+};
+
+class Client : public Provider {
+public:
+    explicit Client(Identity identity) : identity_(std::move(identity)) {}
+    ~Client() override;
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    /// Attaches and starts the helper. If it fails the client is on its own, and works.
+    Result<bool> attach();
+
+    salus_status begin();
+    salus_status end();
+    void* allocate(std::size_t size, Kind kind);
+    void free(void* block);
+    bool in_lane(const void* block);
+    void read_counters(salus_counters& counters);
+    /// REQUIRES: no thread is inside an iteration.
+    bool detach();
+
+    /// Something of ours went wrong in a call: warn once, and leave the service at the next boundary.
+    void fail(const char* why);
+
+    // ---- around fork ----
+    void before_fork();
+    void after_fork_in_parent();
+    void after_fork_in_child();
+
+private:
+    // ---- Provider ----
+    bool ask(Needs all) override;
+    void observe(std::uint64_t persistent) override;
+
+    salus_status begin_outermost();
+    Result<bool> connect(bool again);
+    Result<bool> make_page();
+    void note_thread();
+    void send(const wire::Message& message);
+    void go_alone();
+    /// Once a process. Always true.
+    bool warn(const std::string& line);
+
+    // ---- the helper (helper.cpp) ----
+    void help();
+    bool handle(wire::Received received);
+    void on(const wire::MapLane& message, wire::Descriptor descriptor);
+    void on(const wire::UnmapLane& message);
+    void on(const wire::Revoke& message);
+    void on(const wire::Room& message);
+    void on(const wire::Deny& message);
+    void on(const wire::PageOut& message);
+    void on(const wire::PageIn& message);
+    void on(const wire::Refuse& message);
+    bool end_attachment();
+    bool reattach();
+    bool pause();
+    void tell_askers();
+
+    Identity identity_;
+    wire::Descriptor page_file_;
+    wire::Descriptor notify_;
+    wire::Descriptor stop_;  ///< eventfd: the helper is to end
+    ControlPage* page_ = nullptr;
+    std::unique_ptr<Turns> turns_;
+    std::unique_ptr<device::ClientMemory> device_;
+    std::unique_ptr<Memory> memory_;  ///< none if it never was attached
+    pthread_t helper_{};
+    bool helper_runs_ = false;
+
+    std::mutex socket_mutex_;
+    wire::Descriptor socket_;  ///< changes only when the helper attaches again
+
+    // A request for memory in mid-iteration and its answer; one at a time.
+    std::mutex ask_turn_mutex_;
+    std::mutex ask_mutex_;
+    std::condition_variable answered_;
+    enum class Answer : std::uint8_t { kNone, kGiven, kDenied } answer_ = Answer::kNone;
+
+    std::atomic<bool> alone_{true};  ///< no turns, no lane
+    std::atomic<bool> in_child_{false};
+    std::atomic<bool> refused_{false};
+    std::atomic<bool> failed_{false};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> lost_{false};      ///< the service is gone, for now
+    std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
+    std::atomic<bool> many_threads_{false};
+    std::atomic<bool> warned_{false};
+    std::atomic<std::uint32_t> attachments_{0};
+    std::uint32_t lane_ = 0;  ///< helper only
+    bool has_lane_ = false;
+    bool sent_away_ = false;
+};
+
+}  // namespace salus::client

@@ -1,0 +1,172 @@
+// The helper thread: answers the service while the job's own threads do something else, or nothing.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/text.h"
+#include "client/client.h"
+
+namespace salus::client {
+namespace {
+
+/// How long an orphaned client waits for a service before it goes on alone.
+std::uint64_t orphan_wait_ns() {
+    const char* text = std::getenv("SALUS_ORPHAN_WAIT");
+    const auto seconds = parse_number(text ? text : "60");
+    return static_cast<std::uint64_t>((seconds && *seconds >= 0 ? *seconds : 60.0) * 1e9);
+}
+
+}  // namespace
+
+void Client::help() {
+    ::pthread_setname_np(::pthread_self(), "salus-helper");
+    for (;;) {
+        pollfd ready[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+        if (::poll(ready, 2, -1) < 0) continue;
+        if (stopping_) return;
+        if (ready[0].revents == 0) continue;
+        bool goes_on = false;
+        try {
+            goes_on = handle(wire::receive(socket_.get()));
+        } catch (const std::exception& error) {
+            fail(error.what());
+            goes_on = true;
+        }
+        if (goes_on && !failed_) continue;
+        if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
+    }
+}
+
+/// False when the connection is no more.
+bool Client::handle(wire::Received received) {
+    if (received.kind == wire::Received::Kind::kNothingNow) return true;
+    if (received.kind != wire::Received::Kind::kMessage) return false;
+    std::visit(
+        [&]<typename T>(const T& message) {
+            if constexpr (std::is_same_v<T, wire::MapLane>) on(message, std::move(received.descriptors[0]));
+            else if constexpr (std::is_same_v<T, wire::Sorry>)
+                sent_away_ = warn("the service says: " + std::string(message.why.view()));
+            else if constexpr (requires { this->on(message); }) on(message);
+        },
+        received.message);
+    return !sent_away_;
+}
+
+void Client::on(const wire::MapLane& message, wire::Descriptor descriptor) {
+    // After a restart of the service it may be paged out without the service's knowing.
+    bool ok = memory_->page_in();
+    int fd = -1;
+    if (descriptor) {
+        memory_->unmap_lane();
+        fd = descriptor.release();
+        lane_ = message.lane;
+        has_lane_ = true;
+    }
+    ok = ok && has_lane_ && lane_ == message.lane && memory_->map_lane(fd, message.size);
+    if (ok) send(wire::Acknowledge{message.lane, message.version});
+    else fail("a lane cannot be mapped");
+    tell_askers();
+}
+
+void Client::on(const wire::UnmapLane& message) {
+    if (has_lane_ && lane_ == message.lane) {
+        memory_->unmap_lane();
+        has_lane_ = false;
+    }
+    send(wire::Acknowledge{message.lane, message.version});
+}
+
+void Client::on(const wire::Revoke&) {
+    if (turns_->word().state != control::State::kRevoked) return;
+    device_->drain();
+    turns_->acknowledge();
+}
+
+void Client::on(const wire::Room& message) {
+    memory_->set_room(message.persistent);
+    {
+        const std::lock_guard lock(ask_mutex_);
+        answer_ = Answer::kGiven;
+    }
+    tell_askers();
+}
+
+void Client::on(const wire::Deny&) {
+    {
+        const std::lock_guard lock(ask_mutex_);
+        answer_ = Answer::kDenied;
+    }
+    tell_askers();
+}
+
+void Client::on(const wire::PageOut&) {
+    const control::Word word = turns_->word();
+    const bool parked = word.state == control::State::kFree && word.want;
+    if (!parked || many_threads_) return send(wire::Unpageable{many_threads_ ? 1u : 0u});
+    if (memory_->page_out()) send(wire::PagedOut{});
+    else send(wire::Unpageable{1});
+}
+
+void Client::on(const wire::PageIn&) {
+    if (memory_->page_in()) send(wire::PagedIn{});
+    else fail("memory that was paged out cannot be read back");
+}
+
+void Client::on(const wire::Refuse& message) {
+    warn("this job needs " + format_bytes({static_cast<std::int64_t>(message.need)}) + " and the device has " +
+         format_bytes({static_cast<std::int64_t>(message.capacity)}));
+    refused_ = true;
+}
+
+void Client::tell_askers() {
+    const std::lock_guard lock(ask_mutex_);
+    answered_.notify_all();
+}
+
+bool Client::pause() {
+    pollfd stop{stop_.get(), POLLIN, 0};
+    ::poll(&stop, 1, 20);
+    return !stopping_;
+}
+
+/// There is no service any more, or we are to leave it: an iteration that has begun is finished, then the lane is left.
+/// False if the client is being detached meanwhile.
+bool Client::end_attachment() {
+    lost_ = true;
+    memory_->set_alone(true);  // nobody to ask
+    tell_askers();
+    while (!turns_->withdraw()) {
+        if (turns_->word().state == control::State::kRevoked) {
+            device_->drain();
+            turns_->acknowledge();
+        }
+        if (!pause()) return false;
+    }
+    memory_->unmap_lane();
+    has_lane_ = false;
+    if (failed_) send(wire::Leave{});
+    if (failed_ || sent_away_) go_alone();
+    return true;
+}
+
+/// Waits for a service to attach to again. False: none came in time, and the client is on its own from now on.
+bool Client::reattach() {
+    const std::uint64_t deadline = now_ns() + orphan_wait_ns();
+    while (pause()) {
+        const Result<bool> connected = connect(/*again=*/true);
+        if (connected) {
+            memory_->set_alone(false);
+            lost_ = false;
+            return true;
+        }
+        if (now_ns() < deadline) continue;
+        warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
+        go_alone();
+        return false;
+    }
+    return false;
+}
+
+}  // namespace salus::client

@@ -1,0 +1,145 @@
+// A client's memory: lane or private, what it learns of its P and T, evacuation, paging.
+//
+// Thread-safe. Threads of the job allocate and free; the helper maps lanes and pages. Nothing here knows of sockets or
+// turns: who is inside an iteration is told, and what cannot be had without asking is asked through Provider.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "client/arena.h"
+#include "client/predictor.h"
+#include "device/device.h"
+#include "wire/control_page.h"
+
+namespace salus::client {
+
+/// Smaller blocks are the C library's business.
+inline constexpr std::size_t kManagedMin = std::size_t{1} << 20;
+
+enum class Kind : std::uint8_t { kPersistent, kEphemeral, kAuto };
+
+/// Bytes that a client needs.
+struct Needs {
+    std::uint64_t persistent = 0;
+    std::uint64_t ephemeral = 0;
+};
+
+/// Where more memory comes from. Called without the memory lock.
+class Provider {
+public:
+    virtual ~Provider() = default;
+    /// Inside an iteration: waits until it is given (true) or denied.
+    virtual bool ask(Needs all) = 0;
+    /// Outside of one: it is taken, and the service told.
+    virtual void observe(std::uint64_t persistent) = 0;
+};
+
+class Memory {
+public:
+    /// The page, the device and the provider must outlive this.
+    Memory(ControlPage& page, device::ClientMemory& device, Provider& provider);
+    ~Memory();
+
+    /// nullptr if it cannot be had. `inside`: this thread is inside an iteration.
+    void* allocate(std::size_t size, Kind kind, bool inside);
+    void free(void* block);
+    bool in_lane(const void* block);
+    std::uint64_t private_bytes();
+
+    // ---- turns; called by the thread that enters first or leaves last ----
+    /// A grant was taken up. The service knows the demand that is on the page: that much may be used.
+    void turn_begins();
+    /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
+    bool boundary();
+
+    // ---- the helper ----
+    bool map_lane(int descriptor, std::uint64_t size);
+    void unmap_lane();
+    std::uint64_t mapped();
+    void set_room(std::uint64_t persistent);
+    bool page_out();
+    /// Does nothing if it is not paged out.
+    bool page_in();
+    bool paged();
+
+    /// Without a service there is nobody to ask and no lane.
+    void set_alone(bool alone);
+
+    // ---- fork ----
+    std::mutex& mutex() { return mutex_; }
+    /// In a child: whether the address is in one of the windows, so that only the parent may free it.
+    bool owns(const void* block) const;
+
+private:
+    enum class Place : std::uint8_t { kLane, kEvacuated, kPrivate };
+    struct Block {
+        std::uint64_t offset = 0;
+        std::uint64_t size = 0;  ///< as the arena counts
+        Place place{};
+        bool has_ticket = false;
+        Predictor::Ticket ticket{};
+        std::uint64_t iteration = 0;  ///< in which it was born
+    };
+    /// What happened since the last boundary, for the replay.
+    struct Step {
+        bool allocated;
+        bool has_ticket;
+        Predictor::Ticket ticket;
+        std::uint64_t size;
+    };
+    /// The largest value of the last iterations; forgets slowly.
+    class RecentMax {
+    public:
+        void add(std::uint64_t value);
+        std::uint64_t get() const { return now_ > before_ ? now_ : before_; }
+
+    private:
+        static constexpr unsigned kWindow = 16;
+        std::uint64_t now_ = 0;
+        std::uint64_t before_ = 0;
+        unsigned count_ = 0;
+    };
+
+    void* allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size, const Predictor::Allocation& allocation);
+    void* allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
+                           const Predictor::Allocation* allocation);
+    void* enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation);
+    void restore_lane(device::Range range);
+    bool evacuate(Block& block);
+    void learn();
+    Needs replay() const;
+    void count_private(std::int64_t change);
+    std::vector<device::Range> evacuated_ranges() const;
+
+    ControlPage& page_;
+    device::ClientMemory& device_;
+    Provider& provider_;
+
+    std::mutex mutex_;
+    Predictor predictor_;
+    Arena lane_{0};
+    Arena private_;
+    std::unordered_map<const void*, Block> blocks_;
+    std::vector<Step> steps_;
+    std::uint64_t iteration_ = 0;
+    std::size_t lane_blocks_ = 0;  ///< alive in the lane
+    int lane_descriptor_ = -1;
+    std::uint64_t mapped_ = 0;
+    std::uint64_t room_ = 0;
+    std::uint64_t in_use_ = 0;       ///< private: managed, evacuated and small blocks
+    std::uint64_t peak_ = 0;         ///< of it, since the last boundary
+    std::uint64_t at_boundary_ = 0;  ///< in_use_ at the last one
+    std::uint64_t missed_ = 0;       ///< private bytes of this iteration that died in it
+    std::uint64_t observed_ = 0;
+    RecentMax persistent_;
+    RecentMax ephemeral_;
+    bool paged_ = false;
+    bool alone_ = true;
+};
+
+}  // namespace salus::client

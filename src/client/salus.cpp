@@ -1,0 +1,179 @@
+// The C interface: checks what callers pass, lets no exception out, keeps the text of the last error.
+#include "salus/salus.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "client/client.h"
+
+struct salus_client {
+    explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
+    salus::client::Client client;
+};
+
+namespace {
+
+using salus::client::Identity;
+using salus::client::Kind;
+
+std::atomic<salus_client*> the_client{nullptr};
+thread_local char error_text[256] = "";
+
+salus_status failed(salus_status status, const char* why) {
+    std::strncpy(error_text, why, sizeof error_text - 1);
+    return status;
+}
+
+const char* environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value ? value : nullptr;
+}
+
+double number_from(const char* name, double otherwise) {
+    const char* text = environment(name);
+    return text ? salus::parse_number(text).value_or(otherwise) : otherwise;
+}
+
+std::string program_name() { return ::program_invocation_short_name ? ::program_invocation_short_name : "job"; }
+
+/// Options, then what `salus run` put into the environment, then defaults.
+Identity identity_from(const salus_options& options) {
+    Identity identity;
+    identity.socket = options.socket ? options.socket : salus::wire::default_socket();
+    salus::wire::Attach& attach = identity.attach;
+    const char* name = options.name ? options.name : environment("SALUS_NAME");
+    std::string printable = name ? name : program_name();
+    std::replace_if(
+        printable.begin(), printable.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    attach.name = salus::wire::Text<64>(printable);
+    attach.job = static_cast<std::uint32_t>(number_from("SALUS_JOB", 0));
+    attach.priority = options.priority != 0 ? options.priority : static_cast<std::int32_t>(number_from("SALUS_PRIORITY", 0));
+    attach.weight = options.weight > 0 ? options.weight : number_from("SALUS_WEIGHT", 1);
+    attach.occupancy = options.occupancy > 0 ? options.occupancy : number_from("SALUS_OCCUPANCY", 1);
+    attach.iterations_total =
+        options.iterations > 0 ? options.iterations : static_cast<std::uint64_t>(number_from("SALUS_ITERATIONS", 0));
+    attach.iteration_time_ns = options.iteration_ns;
+    attach.persistent = options.persistent_hint > 0 ? options.persistent_hint
+                                                    : static_cast<std::uint64_t>(number_from("SALUS_PERSISTENT_HINT", 0));
+    attach.ephemeral = options.ephemeral_hint > 0 ? options.ephemeral_hint
+                                                  : static_cast<std::uint64_t>(number_from("SALUS_EPHEMERAL_HINT", 0));
+    if (attach.persistent > 0 && attach.ephemeral > 0) attach.flags |= salus::wire::Attach::kProfiled;
+    return identity;
+}
+
+void before_fork() {
+    if (salus_client* client = the_client.load()) client->client.before_fork();
+}
+void after_fork_in_parent() {
+    if (salus_client* client = the_client.load()) client->client.after_fork_in_parent();
+}
+void after_fork_in_child() {
+    if (salus_client* client = the_client.load()) client->client.after_fork_in_child();
+}
+
+/// Runs `call`; whatever it throws ends here, and the client leaves the service.
+template <typename Result, typename Call>
+Result guarded(salus_client* client, Result otherwise, const Call& call) {
+    try {
+        return call();
+    } catch (const std::exception& error) {
+        failed(SALUS_SYSTEM, error.what());
+        client->client.fail(error.what());
+    } catch (...) {
+        failed(SALUS_SYSTEM, "an unknown error");
+        client->client.fail("an unknown error");
+    }
+    return otherwise;
+}
+
+}  // namespace
+
+extern "C" {
+
+salus_status salus_attach(const salus_options* options, salus_client** client) {
+    if (!client) return failed(SALUS_MISUSE, "no place for the client");
+    *client = nullptr;
+    salus_options all{};
+    if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
+    try {
+        if (the_client.load()) return failed(SALUS_MISUSE, "this process is attached already");
+        salus::set_check_handler(salus::throw_check_failure);
+        auto* made = new salus_client(identity_from(all));
+        *client = made;
+        const char* disabled = environment("SALUS_DISABLE");
+        if (disabled && std::strcmp(disabled, "0") != 0) return SALUS_OK;
+        the_client = made;
+        static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
+        const salus::Result<bool> attached = made->client.attach();
+        return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
+    } catch (const std::exception& error) {
+        return failed(SALUS_SYSTEM, error.what());
+    }
+}
+
+salus_status salus_begin(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin(); });
+    return status == SALUS_TOO_LARGE ? failed(status, "this job is too large for the device") : status;
+}
+
+salus_status salus_end(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.end(); });
+    return status == SALUS_MISUSE ? failed(status, "salus_end without salus_begin") : status;
+}
+
+void* salus_alloc(salus_client* client, size_t size, salus_kind kind) {
+    if (!client || kind < SALUS_PERSISTENT || kind > SALUS_AUTO) {
+        failed(SALUS_MISUSE, "no client, or no such kind of memory");
+        return nullptr;
+    }
+    void* block =
+        guarded(client, static_cast<void*>(nullptr), [&] { return client->client.allocate(size, static_cast<Kind>(kind)); });
+    if (!block) failed(SALUS_SYSTEM, "out of memory");
+    return block;
+}
+
+void salus_free(salus_client* client, void* block) {
+    if (!client || !block) return;
+    guarded(client, 0, [&] {
+        client->client.free(block);
+        return 0;
+    });
+}
+
+int salus_in_lane(salus_client* client, const void* block) {
+    return client && guarded(client, false, [&] { return client->client.in_lane(block); }) ? 1 : 0;
+}
+
+salus_status salus_get_counters(salus_client* client, salus_counters* counters) {
+    if (!client || !counters) return failed(SALUS_MISUSE, "no client, or no place for the counters");
+    salus_counters all{};
+    all.size = std::min(counters->size, sizeof all);
+    client->client.read_counters(all);
+    std::memcpy(counters, &all, all.size);
+    return SALUS_OK;
+}
+
+salus_status salus_detach(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
+    salus_client* self = client;
+    the_client.compare_exchange_strong(self, nullptr);
+    delete client;
+    return SALUS_OK;
+}
+
+const char* salus_error_text(void) { return error_text; }
+
+}  // extern "C"

@@ -1,0 +1,125 @@
+#include "client/turns.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace salus::client {
+
+std::uint64_t now_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+namespace {
+
+/// The half of the word with state and flags (little-endian).
+std::uint32_t* futex_of(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::uint32_t*>(&word); }
+
+}  // namespace
+
+template <typename Step>
+auto Turns::change(const Step& step) {
+    std::uint64_t seen = page_.word.load(std::memory_order_acquire);
+    for (;;) {
+        const auto made = step(control::unpack(seen));
+        const std::uint64_t next = control::pack(made.next);
+        if (next == seen ||
+            page_.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire)) {
+            return made;
+        }
+    }
+}
+
+void Turns::wait(const control::Word& seen) const {
+    // A limit, since what makes a thread give up is not in the word.
+    const timespec limit{0, 200'000'000};
+    ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAIT, static_cast<std::uint32_t>(control::pack(seen)), &limit, nullptr,
+              0);
+}
+
+void Turns::wake() const { ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+void Turns::notify() const {
+    const std::uint64_t one = 1;
+    static_cast<void>(!::write(notify_, &one, sizeof one));
+}
+
+Turns::Entry Turns::begin(const std::function<bool()>& give_up) {
+    std::uint64_t since = 0;
+    for (;;) {
+        control::State before{};
+        bool kept = false;
+        const control::Begin step = change([&](const control::Word& word) {
+            before = word.state;
+            kept = word.kept;
+            return control::begin(word);
+        });
+        if (step.entered) {
+            const std::uint64_t now = now_ns();
+            if (since != 0) waited_ns_.fetch_add(now - since, std::memory_order_relaxed);
+            if (before == control::State::kRunning) return Entry::kJoined;
+            page_.begun_ns.store(now, std::memory_order_release);
+            if (before == control::State::kIdle || kept) return Entry::kJoined;
+            turns_.fetch_add(1, std::memory_order_relaxed);
+            return Entry::kNewTurn;
+        }
+        if (since == 0) since = now_ns();
+        if (step.notify) notify();
+        if (give_up()) return Entry::kGivenUp;
+        wait(step.next);
+    }
+}
+
+bool Turns::end(bool asynchronous, const std::function<bool()>& tidy, const std::function<void()>& drain) {
+    struct Left {
+        control::Word next;
+        bool was_inside;
+        bool last;
+    };
+    const Left left = change([](const control::Word& word) {
+        const auto step = control::leave(word);
+        return step ? Left{step->next, true, step->last} : Left{word, false, false};
+    });
+    if (!left.last) return left.was_inside;
+
+    const std::uint64_t now = now_ns();
+    const bool clean = tidy();
+    page_.busy_ns.fetch_add(now - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    page_.ended_ns.store(now, std::memory_order_relaxed);
+    page_.iterations.fetch_add(1, std::memory_order_release);
+    bool drained = !asynchronous;
+    const control::Settle settled = change([&](const control::Word& word) {
+        if (word.yield && !drained) {
+            drain();
+            drained = true;
+        }
+        return control::settle(word, drained, clean);
+    });
+    if (settled.wake) wake();
+    if (settled.notify) notify();
+    return true;
+}
+
+void Turns::acknowledge() {
+    struct Acknowledged {
+        control::Word next;
+        bool done;
+    };
+    const Acknowledged step = change([](const control::Word& word) {
+        const auto next = control::acknowledge(word);
+        return next ? Acknowledged{*next, true} : Acknowledged{word, false};
+    });
+    if (step.done) notify();
+}
+
+bool Turns::withdraw() {
+    return change([](const control::Word& word) { return control::take_back(word, /*may_retract=*/true); }).outcome ==
+           control::TakeBack::Outcome::kTaken;
+}
+
+}  // namespace salus::client

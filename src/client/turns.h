@@ -1,0 +1,59 @@
+// A client's side of the control word: begin, end, and the waiting in between.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "wire/control_page.h"
+#include "wire/control_word.h"
+
+namespace salus::client {
+
+/// CLOCK_MONOTONIC.
+std::uint64_t now_ns();
+
+class Turns {
+public:
+    /// `notify` is the eventfd that the service listens to.
+    Turns(ControlPage& page, int notify) : page_(page), notify_(notify) {}
+
+    enum class Entry : std::uint8_t {
+        kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
+        kNewTurn,  ///< with a grant that has just come
+        kGivenUp,  ///< `give_up` said so
+    };
+    /// Waits until this thread may be inside an iteration, or `give_up` returns true; it is asked now and then.
+    Entry begin(const std::function<bool()>& give_up);
+
+    /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
+    /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
+    /// False if no thread was inside.
+    bool end(bool asynchronous, const std::function<bool()>& tidy, const std::function<void()>& drain);
+
+    /// The helper's part in a revocation, after a drain.
+    void acknowledge();
+    /// The service is gone: nobody will ask for the grant, so it is given up as if it had. True when it is back.
+    bool withdraw();
+
+    control::Word word() const { return control::unpack(page_.word.load(std::memory_order_acquire)); }
+    std::uint64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
+    std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+
+    /// Tells the service to look at the word.
+    void notify() const;
+
+private:
+    /// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
+    template <typename Step>
+    auto change(const Step& step);
+    void wait(const control::Word& seen) const;
+    void wake() const;
+
+    ControlPage& page_;
+    int notify_;
+    std::atomic<std::uint64_t> waited_ns_{0};
+    std::atomic<std::uint64_t> turns_{0};
+};
+
+}  // namespace salus::client

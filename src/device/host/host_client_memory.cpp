@@ -1,0 +1,171 @@
+#include "device/host/host_client_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace salus::device {
+namespace {
+
+std::byte* reserve(std::uint64_t size, int protection) {
+    void* start = ::mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
+}
+
+bool transfer(int file, std::byte* at, std::uint64_t size, std::int64_t position, bool out) {
+    while (size > 0) {
+        const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(size, 64u << 20));
+        const ssize_t done = out ? ::pwrite(file, at, part, position) : ::pread(file, at, part, position);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        at += done;
+        position += done;
+        size -= static_cast<std::uint64_t>(done);
+    }
+    return true;
+}
+
+/// Nameless, so that nothing is left behind however the process ends.
+int open_page_file() {
+    const char* named = std::getenv("SALUS_PAGE_DIR");
+    for (const char* directory : {named, "/var/tmp", "/tmp"}) {
+        if (!directory || !*directory) continue;
+        const int file = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (file >= 0 || directory == named) return file;
+    }
+    return -1;
+}
+
+class HostClientMemory : public ClientMemory {
+public:
+    HostClientMemory(std::byte* lane, std::byte* own, std::uint64_t size, bool asynchronous)
+        : lane_(lane), own_(own), size_(size), asynchronous_(asynchronous) {
+        // A child of fork() is no client and must not see a lane.
+        ::madvise(lane_, size_, MADV_DONTFORK);
+    }
+    ~HostClientMemory() override {
+        ::munmap(lane_, size_);
+        ::munmap(own_, size_);
+        if (file_ >= 0) ::close(file_);
+    }
+    HostClientMemory(const HostClientMemory&) = delete;
+    HostClientMemory& operator=(const HostClientMemory&) = delete;
+
+    std::byte* lane_window() const override { return lane_; }
+    std::byte* private_window() const override { return own_; }
+    std::uint64_t window_size() const override { return size_; }
+
+    bool map_lane(int descriptor, Range range) override {
+        if (range.size == 0) return true;
+        void* at = ::mmap(lane_ + range.offset, range.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+                          descriptor, static_cast<off_t>(range.offset));
+        if (at == MAP_FAILED) {
+            unmap_lane(range);
+            return false;
+        }
+        ::madvise(at, range.size, MADV_DONTFORK);
+        return true;
+    }
+
+    void unmap_lane(Range range) override {
+        if (range.size == 0) return;
+        void* at = ::mmap(lane_ + range.offset, range.size, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (at != MAP_FAILED) ::madvise(at, range.size, MADV_DONTFORK);
+    }
+
+    bool make_private(Range range) override {
+        void* copy = ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (copy == MAP_FAILED) return false;
+        std::memcpy(copy, lane_ + range.offset, range.size);
+        if (::mremap(copy, range.size, range.size, MREMAP_MAYMOVE | MREMAP_FIXED, lane_ + range.offset) != MAP_FAILED) {
+            return true;
+        }
+        ::munmap(copy, range.size);
+        return false;
+    }
+
+    void discard_private(Range range) override { ::madvise(own_ + range.offset, range.size, MADV_DONTNEED); }
+
+    bool page_out(const std::vector<Range>& private_ranges, const std::vector<Range>& evacuated) override {
+        if (file_ < 0) file_ = open_page_file();
+        if (file_ < 0) return false;
+        std::vector<Paged> moved;
+        std::int64_t position = 0;
+        const auto write = [&](std::byte* window, const std::vector<Range>& ranges) {
+            for (const Range& range : ranges) {
+                if (!transfer(file_, window + range.offset, range.size, position, /*out=*/true)) return false;
+                moved.push_back({window + range.offset, range.size, position});
+                position += static_cast<std::int64_t>(range.size);
+            }
+            return true;
+        };
+        if (!write(own_, private_ranges) || !write(lane_, evacuated)) {
+            static_cast<void>(!::ftruncate(file_, 0));
+            return false;
+        }
+        // All is safe on disk before the first page is dropped. A touch of what is away must fault, not read zeros.
+        for (const Paged& range : moved) {
+            ::madvise(range.at, range.size, MADV_DONTNEED);
+            ::mprotect(range.at, range.size, PROT_NONE);
+        }
+        paged_ = std::move(moved);
+        return true;
+    }
+
+    bool page_in() override {
+        for (const Paged& range : paged_) {
+            if (::mprotect(range.at, range.size, PROT_READ | PROT_WRITE) != 0) return false;
+            if (!transfer(file_, range.at, range.size, range.position, /*out=*/false)) return false;
+        }
+        paged_.clear();
+        return file_ < 0 || ::ftruncate(file_, 0) == 0;
+    }
+
+    void forget_paged(const std::byte* start) override {
+        const auto found = std::find_if(paged_.begin(), paged_.end(), [&](const Paged& p) { return p.at == start; });
+        if (found == paged_.end()) return;
+        ::mprotect(found->at, found->size, PROT_READ | PROT_WRITE);
+        paged_.erase(found);
+    }
+
+    void drain() override {}  // what the host computes is done when the call returns
+    bool asynchronous() const override { return asynchronous_; }
+
+private:
+    struct Paged {
+        std::byte* at;
+        std::uint64_t size;
+        std::int64_t position;  ///< in the file
+    };
+
+    std::byte* lane_;
+    std::byte* own_;
+    std::uint64_t size_;
+    bool asynchronous_;
+    int file_ = -1;
+    std::vector<Paged> paged_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ClientMemory>> make_host_client_memory(Bytes capacity) {
+    // Twice the capacity: gaps between blocks cost address space only.
+    const std::uint64_t size = ((static_cast<std::uint64_t>(capacity.count) >> 21) + 1) << 22;
+    std::byte* lane = reserve(size, PROT_NONE);
+    std::byte* own = lane ? reserve(size, PROT_READ | PROT_WRITE) : nullptr;
+    if (!own) {
+        if (lane) ::munmap(lane, size);
+        return Error{std::string("no address space for the device's memory: ") + std::strerror(errno)};
+    }
+    // For tests of the helper's part in a hand-over, which an asynchronous device needs.
+    const bool asynchronous = std::getenv("SALUS_HOST_ASYNCHRONOUS") != nullptr;
+    return std::unique_ptr<ClientMemory>(std::make_unique<HostClientMemory>(lane, own, size, asynchronous));
+}
+
+}  // namespace salus::device

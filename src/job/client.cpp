@@ -1,0 +1,119 @@
+#include "job/client.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "job/report.h"
+
+namespace salus::job {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kChildBlock = 3 << 20;
+
+salus_options attach_options(const Options& o) {
+    salus_options options{};
+    options.size = sizeof options;
+    options.name = o.name.empty() ? nullptr : o.name.c_str();
+    options.priority = o.priority;
+    options.weight = o.weight;
+    options.occupancy = o.occupancy;
+    if (o.iterations_known) options.iterations = o.iterations;
+    if (o.profile_known) {
+        // A block that survives its iteration is persistent for as long.
+        const Bytes survivor = o.survive > 0 ? std::min(o.block, o.ephemeral) : Bytes{};
+        options.persistent_hint = static_cast<std::uint64_t>((o.persistent_in(o.start_at) + survivor).count);
+        options.ephemeral_hint = static_cast<std::uint64_t>(o.ephemeral_in(o.start_at).count);
+    }
+    return options;
+}
+
+std::string out_of_memory(std::size_t size) {
+    return "out of memory: " + format_bytes(Bytes{static_cast<std::int64_t>(size)}) + " more";
+}
+
+}  // namespace
+
+Client::Client(const Options& options) : speaker_(options.speaker()) {
+    if (options.alone) return;
+    const salus_options wanted = attach_options(options);
+    const salus_status status = salus_attach(&wanted, &client_);
+    if (status == SALUS_OK) return;
+    if (!client_ || status == SALUS_TOO_LARGE) fail(kFailed, speaker_ + salus_error_text());
+    std::fprintf(stderr, "salus-job: %s%s; running by itself\n", speaker_.c_str(), salus_error_text());
+}
+
+Client::~Client() {
+    if (client_) salus_detach(client_);
+    for (const auto& [size, blocks] : free_) {
+        for (void* block : blocks) std::free(block);
+    }
+}
+
+void Client::begin() {
+    if (!client_) return;
+    const salus_status status = salus_begin(client_);
+    // Without a service the library lets the job run by itself.
+    if (status != SALUS_OK && status != SALUS_NO_SERVICE) fail(kFailed, speaker_ + salus_error_text());
+}
+
+void Client::end() {
+    if (client_ && salus_end(client_) != SALUS_OK) fail(kFailed, speaker_ + salus_error_text());
+}
+
+Memory Client::allocate(std::size_t size, salus_kind kind) {
+    if (!client_) return allocate_ordinary(size);
+    void* block = salus_alloc(client_, size, kind);
+    if (!block) fail(kFailed, speaker_ + out_of_memory(size) + ": " + salus_error_text());
+    return {static_cast<std::byte*>(block), size};
+}
+
+/// As frameworks do, keeps what it was given: with a page fault for every page of every iteration, running alone would look
+/// slower than it is.
+Memory Client::allocate_ordinary(std::size_t size) {
+    {
+        const std::lock_guard lock(mutex_);
+        std::vector<void*>& blocks = free_[size];
+        if (!blocks.empty()) {
+            const Memory memory{static_cast<std::byte*>(blocks.back()), size};
+            blocks.pop_back();
+            return memory;
+        }
+    }
+    void* block = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+    if (!block) fail(kFailed, speaker_ + out_of_memory(size));
+    return {static_cast<std::byte*>(block), size};
+}
+
+void Client::release(Memory memory) {
+    if (client_) return salus_free(client_, memory.data());
+    const std::lock_guard lock(mutex_);
+    free_[memory.size()].push_back(memory.data());
+}
+
+salus_counters Client::counters() {
+    salus_counters counters{};
+    counters.size = sizeof counters;
+    if (client_ && salus_get_counters(client_, &counters) != SALUS_OK) fail(kFailed, speaker_ + salus_error_text());
+    return counters;
+}
+
+bool Client::try_in_child(Memory inherited) {
+    if (!client_) return true;
+    salus_free(client_, inherited.data());
+    for (salus_kind kind : {SALUS_PERSISTENT, SALUS_EPHEMERAL, SALUS_AUTO}) {
+        void* block = salus_alloc(client_, kChildBlock, kind);
+        if (!block) return false;
+        const Memory own{static_cast<std::byte*>(block), kChildBlock};
+        fill(own, kChildBlock, Touch::kFull);
+        salus_begin(client_);
+        salus_end(client_);
+        if (first_change(own, kChildBlock, Touch::kFull)) return false;
+        salus_free(client_, block);
+    }
+    return true;
+}
+
+}  // namespace salus::job

@@ -1,0 +1,42 @@
+// Where the job's memory and its turns come from: Salus, or, alone, nobody.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "job/memory_check.h"
+#include "job/options.h"
+#include "salus/salus.h"
+
+namespace salus::job {
+
+/// What cannot be had ends the process with one line. Any thread may call.
+class Client {
+public:
+    explicit Client(const Options& options);
+    ~Client();
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    void begin();
+    void end();
+    Memory allocate(std::size_t size, salus_kind kind);
+    void release(Memory memory);
+    salus_counters counters();
+
+    /// To be called in a child process: does what a careless one might. False if it could not have memory of its own.
+    bool try_in_child(Memory inherited);
+
+private:
+    Memory allocate_ordinary(std::size_t size);
+
+    std::string speaker_;
+    salus_client* client_ = nullptr;  ///< null: alone
+    std::mutex mutex_;
+    std::map<std::size_t, std::vector<void*>> free_;  ///< alone only: what was released, by size
+};
+
+}  // namespace salus::job

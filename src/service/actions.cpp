@@ -1,0 +1,158 @@
+// Actions out: what the engine decided becomes control words, messages and lane memory.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "base/text.h"
+#include "service/log.h"
+#include "service/shell.h"
+
+namespace salus::service {
+namespace {
+
+/// Applies `step` (word -> something with .next) until it sticks.
+template <typename Step>
+auto change(ControlPage& page, const Step& step) {
+    std::uint64_t seen = page.word.load(std::memory_order_acquire);
+    for (;;) {
+        const auto made = step(control::unpack(seen));
+        if (page.word.compare_exchange_weak(seen, control::pack(made.next), std::memory_order_acq_rel,
+                                            std::memory_order_acquire)) {
+            return made;
+        }
+    }
+}
+
+void wake(ControlPage& page) {
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&page.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+void Shell::send(ClientId id, const wire::Message& message, int descriptor) {
+    Session* session = find(id);
+    if (!session || !session->socket) return;
+    const int descriptors[] = {descriptor};
+    if (wire::send(session->socket.get(), message, {descriptors, descriptor >= 0 ? 1u : 0u})) return;
+    complain(*session, "it does not read what it is sent");
+    disconnected(*session);
+}
+
+void Shell::perform(const action::Grant& a) {
+    Session* session = find(a.client);
+    if (!session) return;
+    struct Granted {
+        control::Word next;
+        bool done;
+    };
+    const Granted step = change(*session->page, [](const control::Word& word) {
+        const auto next = control::grant(word);
+        return next ? Granted{*next, true} : Granted{word, false};
+    });
+    if (!step.done) {  // it waited when the engine was told so; only a client that writes nonsense does not any more
+        complain(*session, "its control word makes no sense");
+        return disconnected(*session);
+    }
+    wake(*session->page);
+    const Instant at = now();
+    if (session->waiting_since != kNever) session->waited += at - session->waiting_since;
+    session->waiting_since = kNever;
+    session->told_at = at;
+    session->busy_told_ns = session->page->busy_ns.load(std::memory_order_relaxed);
+}
+
+/// Yield and Revoke are one to the word: what is done depends on what the client is doing at this very moment.
+void Shell::take_back(ClientId id) {
+    Session* session = find(id);
+    if (!session) return;
+    const bool may_retract = session->stopped || session->paused;
+    const auto step =
+        change(*session->page, [&](const control::Word& word) { return control::take_back(word, may_retract); });
+    switch (step.outcome) {
+        case control::TakeBack::Outcome::kTaken: return turn_is_over(*session);
+        case control::TakeBack::Outcome::kHelperDrains: return send(id, wire::Revoke{});
+        case control::TakeBack::Outcome::kAtBoundary: break;
+    }
+    // The engine took it for idle, and it has begun anew meanwhile.
+    if (const Client* client = engine_.find(id); client && client->turn == Turn::kHoldingIdle) feed(event::Want{id});
+}
+
+void Shell::perform(const action::AssignLane& a) {
+    const Result<int> memory = memory_->provide(a.lane, a.size);
+    if (!memory) {
+        log(LogLevel::kError, "{}", memory.error());
+        if (Session* session = find(a.client)) disconnected(*session);
+        return;
+    }
+    lanes_[a.lane] = std::max(lanes_[a.lane], a.size);
+    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)},
+         memory.value());
+}
+
+void Shell::perform(const action::ResizeLane& a) {
+    const Result<int> memory = memory_->provide(a.lane, a.size);
+    if (!memory) return log(LogLevel::kError, "{}", memory.error());
+    lanes_[a.lane] = std::max(lanes_[a.lane], a.size);
+    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
+}
+
+void Shell::perform(const action::CloseLane& a) {
+    send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
+}
+
+void Shell::perform(const action::Room& a) { send(a.client, wire::Room{static_cast<std::uint64_t>(a.persistent.count)}); }
+
+void Shell::perform(const action::Deny& a) {
+    send(a.client, wire::Deny{static_cast<std::uint64_t>(a.need.count), static_cast<std::uint64_t>(a.capacity.count)});
+}
+
+void Shell::perform(const action::PageOut& a) { send(a.client, wire::PageOut{}); }
+void Shell::perform(const action::PageIn& a) { send(a.client, wire::PageIn{}); }
+
+void Shell::perform(const action::Refuse& a) {
+    const Session* session = find(a.client);
+    log(LogLevel::kWarning, "client {} ({}) needs {} and could never fit into {}", index_of(a.client),
+        session ? session->name : "?", format_bytes(a.need), format_bytes(a.capacity));
+    send(a.client, wire::Refuse{static_cast<std::uint64_t>(a.need.count), static_cast<std::uint64_t>(a.capacity.count)});
+}
+
+void Shell::perform(const action::Drop& a) {
+    Session* session = find(a.client);
+    if (!session) return;
+    const std::string why = "protocol: " + std::string(name_of(a.fault));
+    complain(*session, why);
+    send(a.client, wire::Sorry{wire::Text<256>(why)});
+    disconnected(*session);
+}
+
+void Shell::perform(const action::FallBack& a) {
+    log(LogLevel::kError, "the policy misbehaves ({}); {} rules from here on", name_of(a.fault), engine_.policy().info.name);
+}
+
+void Shell::perform(const action::Admit& a) {
+    const Session* session = find(a.client);
+    log(LogLevel::kDebug, "client {} ({}) is admitted to lane {}", index_of(a.client), session ? session->name : "?",
+        index_of(a.lane));
+}
+
+/// Memory that no client has mapped any more goes back to the machine.
+void Shell::tidy_lanes() {
+    for (auto lane = lanes_.begin(); lane != lanes_.end();) {
+        const Lane* known = engine_.lanes().find(lane->first);
+        if (!known) {
+            memory_->release(lane->first);
+            lane = lanes_.erase(lane);
+            continue;
+        }
+        if (known->charge < lane->second) {
+            memory_->trim(lane->first, known->charge);
+            lane->second = known->charge;
+        }
+        ++lane;
+    }
+    roster_changed_ = true;
+}
+
+}  // namespace salus::service

@@ -1,0 +1,254 @@
+// What the command line asks: a verb and its arguments in, JSON or one line of why not out.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "policies/table.h"
+#include "service/log.h"
+#include "service/process.h"
+#include "service/server.h"
+
+namespace salus::service {
+namespace {
+
+using nlohmann::json;
+
+std::string_view state_of(const Client& client, const Session& session, control::State word) {
+    if (session.paused) return "paused";
+    if (session.stopped) return "stopped";
+    if (client.refused) return "refused";
+    if (client.dropped || session.disconnected) return "leaving";
+    if (client.residency == Residency::kPagingOut || client.residency == Residency::kPagingIn) return "paging";
+    if (client.residency == Residency::kPaged) return "paged out";
+    if (client.stalled) return "growing";
+    if (client.holds()) return word == control::State::kIdle ? "idle" : "running";
+    return client.turn == Turn::kReady ? "waiting" : "idle";
+}
+
+}  // namespace
+
+json Server::describe(const Session& session, Instant at) const {
+    const Client* client = shell_->engine().find(session.id);
+    json row;
+    row["job"] = session.job;
+    row["client"] = index_of(session.id);
+    row["name"] = session.name;
+    row["pid"] = session.pid;
+    row["user"] = session.uid;
+    row["attached_s"] = (at - session.attached_at).seconds();
+    if (!client) return row;
+    const control::Word word = session.word();
+    const auto [reason, behind] = shell_->engine().why_waits(*client);
+    row["state"] = state_of(*client, session, word.state);
+    row["waits_for"] = reason == WaitReason::kNothing ? "" : std::string(name_of(reason));
+    if (behind != kNoClient) {
+        const auto holder = shell_->sessions().find(behind);
+        row["behind"] = holder == shell_->sessions().end() ? "?" : holder->second->name;
+        if (holder != shell_->sessions().end()) row["behind_job"] = holder->second->job;
+    }
+    if (client->lane != kNoLane) row["lane"] = index_of(client->lane);
+    const ControlPage& page = *session.page;
+    const std::uint64_t iterations = page.iterations;
+    row["iterations"] = iterations;
+    if (client->facts.iterations_total > 0) {
+        const std::uint64_t before = iterations - std::min(iterations, client->facts.iterations_done);
+        row["iterations_total"] = client->facts.iterations_total + before;
+    }
+    row["busy_s"] = static_cast<double>(page.busy_ns) * 1e-9;
+    row["attained_s"] = client->facts.attained.seconds();
+    Duration waited = session.waited;
+    if (session.waiting_since != kNever) waited += at - session.waiting_since;
+    row["waited_s"] = waited.seconds();
+    row["waiting_now_s"] = session.waiting_since == kNever ? 0.0 : (at - session.waiting_since).seconds();
+    row["persistent"] = client->facts.persistent.count;
+    row["ephemeral"] = client->facts.ephemeral.count;
+    row["private_bytes"] = page.private_bytes.load();
+    row["lane_bytes"] = page.lane_bytes.load();
+    row["missed_bytes"] = page.missed_bytes.load();
+    row["lane_peak"] = page.lane_peak.load();
+    row["evacuations"] = page.evacuations.load();
+    row["page_outs"] = page.page_outs.load();
+    row["boundaries_delayed"] = page.boundaries_delayed.load();
+    row["priority"] = client->facts.priority;
+    row["weight"] = client->facts.weight;
+    row["memory_time_gib_s"] = shell_->engine().memory_time_gib_s(*client, at);
+    return row;
+}
+
+json Server::status() const {
+    const Instant at = now();
+    const Engine& engine = shell_->engine();
+    json service;
+    service["pid"] = ::getpid();
+    service["version"] = "0.1.0";
+    service["socket"] = options_.socket;
+    service["state"] = options_.state;
+    service["uptime_s"] = (at - started_).seconds();
+    service["device"] = shell_->memory().name();
+    service["policy"] = engine.policy().info.name;
+    service["paging"] = engine.options().paging;
+    service["min_turn_ms"] = engine.options().min_turn.seconds() * 1e3;
+    service["capacity"] = engine.capacity().count;
+    service["reserved"] = engine.reserved().count;
+    service["held_by_orphans"] = shell_->held_by_orphans().count;
+    service["trace"] = {{"path", shell_->trace().current_path()},
+                        {"previous", shell_->trace().previous_path()},
+                        {"recording", shell_->trace().recording()},
+                        {"bytes", shell_->trace().written().count}};
+    const Statistics& s = engine.statistics();
+    service["statistics"] = {{"turns", s.turns},
+                             {"switches", s.switches},
+                             {"yields_asked", s.yields_asked},
+                             {"revokes", s.revokes},
+                             {"admissions", s.admissions},
+                             {"refusals", s.refusals},
+                             {"denials", s.denials},
+                             {"page_outs", s.page_outs},
+                             {"page_ins", s.page_ins},
+                             {"paged_bytes", s.paged.count},
+                             {"profiling_turns", s.profiling_turns},
+                             {"lanes_opened", s.lanes_opened},
+                             {"lane_resizes", s.lane_resizes},
+                             {"rehomings", s.rehomings},
+                             {"reservations", s.reservations},
+                             {"fallbacks", s.fallbacks},
+                             {"reserved_peak", s.reserved_peak.count}};
+    service["lanes"] = json::array();
+    for (const Lane& lane : engine.lanes().all()) {
+        json row = {
+            {"lane", index_of(lane.id)}, {"size", lane.size.count}, {"charge", lane.charge.count}, {"user", lane.user}};
+        if (lane.holder != kNoClient) row["holder"] = index_of(lane.holder);
+        service["lanes"].push_back(row);
+    }
+    json rows = json::array();
+    for (const auto& [id, job] : jobs_) {
+        bool any = false;
+        for (const auto& [client, session] : shell_->sessions()) {
+            if (session->job != id) continue;
+            json row = describe(*session, at);
+            row["log"] = job.log;
+            rows.push_back(row);
+            any = true;
+        }
+        if (any) continue;
+        rows.push_back({{"job", id},
+                        {"name", job.name},
+                        {"pid", job.runner_pid},
+                        {"user", job.uid},
+                        {"state", "starting"},
+                        {"attached_s", (at - job.started).seconds()},
+                        {"log", job.log}});
+    }
+    return {{"service", service}, {"jobs", rows}};
+}
+
+/// By number, or by name if only one job that the peer may control has it.
+Result<std::vector<std::uint32_t>> Server::jobs_named(const wire::Peer& peer, std::string_view which) const {
+    std::vector<std::uint32_t> found;
+    const auto number = parse_integer(which);
+    for (const auto& [id, job] : jobs_) {
+        if (number ? static_cast<std::int64_t>(id) == *number : job.name == which) found.push_back(id);
+    }
+    if (found.empty()) return Error{"there is no job '" + std::string(which) + "'"};
+    if (found.size() > 1)
+        return Error{"there are " + std::to_string(found.size()) + " jobs named '" + std::string(which) +
+                     "'; give a number"};
+    const Job& job = jobs_.at(found.front());
+    if (peer.uid != job.uid && peer.uid != 0) return Error{"job " + std::to_string(job.id) + " is another user's"};
+    return found;
+}
+
+std::vector<Session*> Server::sessions_of(std::uint32_t job) {
+    std::vector<Session*> found;
+    for (const auto& [id, session] : shell_->sessions()) {
+        if (session->job == job) found.push_back(session.get());
+    }
+    return found;
+}
+
+Server::Reply Server::set(std::uint32_t job, const std::vector<std::string_view>& assignments) {
+    if (assignments.empty()) return {false, "set what? priority=N, weight=X or iterations=N"};
+    for (Session* session : sessions_of(job)) {
+        const Client* client = shell_->engine().find(session->id);
+        if (!client) continue;
+        int priority = client->facts.priority;
+        double weight = client->facts.weight;
+        std::uint64_t iterations = client->facts.iterations_total;
+        for (const std::string_view assignment : assignments) {
+            const std::size_t equals = assignment.find('=');
+            const std::string_view key = assignment.substr(0, equals);
+            const auto value = equals == std::string_view::npos ? std::nullopt : parse_number(assignment.substr(equals + 1));
+            if (!value) return {false, "'" + std::string(assignment) + "' is not NAME=NUMBER"};
+            const bool whole = *value == std::floor(*value);
+            if (key == "priority" && whole && std::fabs(*value) <= 1e6) priority = static_cast<int>(*value);
+            else if (key == "weight" && *value > 0 && *value <= 1e6) weight = *value;
+            else if (key == "iterations" && whole && *value >= 0 && *value <= 1e15)
+                iterations = static_cast<std::uint64_t>(*value);
+            else return {false, "cannot set '" + std::string(assignment) + "': priority=N, weight=X or iterations=N"};
+        }
+        shell_->adjust(*session, priority, weight, iterations);
+    }
+    return {true, "{}"};
+}
+
+Server::Reply Server::kill(std::uint32_t job, bool at_once) {
+    const int signal = at_once ? SIGKILL : SIGTERM;
+    const Job& known = jobs_.at(job);
+    for (Session* session : sessions_of(job)) {
+        shell_->pause(*session, false);
+        send_signal(session->pidfd.get(), signal);
+    }
+    // A job that has not attached yet is known by its runner only, which passes the signal on.
+    if (sessions_of(job).empty() && known.runner_pid != 0) send_signal(open_pidfd(known.runner_pid).get(), SIGTERM);
+    log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
+    return {true, "{}"};
+}
+
+Server::Reply Server::command(const wire::Peer& peer, std::string_view line) {
+    std::vector<std::string_view> words;
+    for (const std::string_view word : split(line, ' ')) {
+        if (!word.empty()) words.push_back(word);
+    }
+    if (words.empty()) return {false, "no command"};
+    const std::string_view verb = words[0];
+    const bool owner = peer.uid == ::getuid() || peer.uid == 0;
+    if (verb == "status") return {true, status().dump()};
+    if (verb == "policy") {
+        if (words.size() == 1) return {true, json{{"policy", shell_->engine().policy().info.name}}.dump()};
+        if (!owner) return {false, "only the service's owner sets the policy"};
+        const Policy* policy = find_policy(words[1]);
+        if (!policy) return {false, "there is no policy '" + std::string(words[1]) + "'"};
+        shell_->set_policy(*policy);
+        return {true, "{}"};
+    }
+    if (verb == "trace") {
+        shell_->trace().flush();
+        return {true, status()["service"]["trace"].dump()};
+    }
+    if (verb == "stop") {
+        if (!owner) return {false, "only the service's owner stops it"};
+        const bool force = words.size() > 1 && words[1] == "force";
+        if (!force && !shell_->sessions().empty()) {
+            return {false, std::to_string(shell_->sessions().size()) +
+                               " jobs are attached; --force stops the service all the same"};
+        }
+        stop();
+        return {true, "{}"};
+    }
+    const bool of_a_job = verb == "pause" || verb == "resume" || verb == "kill" || verb == "set";
+    if (!of_a_job) return {false, "unknown command '" + std::string(verb) + "'"};
+    if (words.size() < 2) return {false, std::string(verb) + " which job?"};
+    const auto jobs = jobs_named(peer, words[1]);
+    if (!jobs) return {false, jobs.error()};
+    const std::uint32_t job = jobs.value().front();
+    if (verb == "set") return set(job, {words.begin() + 2, words.end()});
+    if (verb == "kill") return kill(job, words.size() > 2 && words[2] == "now");
+    for (Session* session : sessions_of(job)) shell_->pause(*session, verb == "pause");
+    return {true, "{}"};
+}
+
+}  // namespace salus::service

@@ -1,0 +1,37 @@
+#include "service/log.h"
+
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace salus::service {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"error", "warning", "info", "debug"};
+LogLevel level_now = LogLevel::kInfo;
+
+}  // namespace
+
+std::optional<LogLevel> log_level_from(std::string_view name) {
+    for (std::size_t i = 0; i < kNames.size(); ++i) {
+        if (kNames[i] == name) return static_cast<LogLevel>(i);
+    }
+    return std::nullopt;
+}
+
+void set_log_level(LogLevel level) { level_now = level; }
+bool logs(LogLevel level) { return level <= level_now; }
+
+void write_log_line(LogLevel level, std::string_view text) {
+    timeval now{};
+    ::gettimeofday(&now, nullptr);
+    tm local{};
+    ::localtime_r(&now.tv_sec, &local);
+    const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {:<7} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
+                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], text);
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+}  // namespace salus::service

@@ -1,0 +1,33 @@
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "service/log.h"
+#include "service/server.h"
+
+int main(int argc, char** argv) {
+    CLI::App program("The Salus service: lets jobs share a device. Usually started by `salus run` or `salus start`.",
+                     "salusd");
+    program.set_version_flag("--version", "salusd 0.1.0");
+    salus::service::OptionsParser parser(program);
+    salus::service::Options options;
+    try {
+        program.parse(argc, argv);
+        options = parser.finish();
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+        std::fprintf(stderr, "salusd: %s\n", error.what());
+        return 2;
+    }
+    salus::service::set_log_level(options.log_level);
+    auto server = salus::service::Server::open(options);
+    if (!server) {
+        std::fprintf(stderr, "salusd: %s\n", server.error().c_str());
+        return 1;
+    }
+    salus::service::log(salus::service::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
+                        options.policy, server.value()->shell().engine().capacity().mib() / 1024.0);
+    server.value()->run();
+    salus::service::log(salus::service::LogLevel::kInfo, "stopped");
+    return 0;
+}

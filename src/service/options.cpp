@@ -1,0 +1,81 @@
+#include "service/options.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "policies/table.h"
+#include "wire/socket.h"
+
+namespace salus::service {
+namespace {
+
+std::string directory_from(const char* variable, const char* below_home) {
+    const char* named = std::getenv(variable);
+    if (named && *named) return std::string(named) + "/salus";
+    const char* home = std::getenv("HOME");
+    if (home && *home) return std::string(home) + below_home + "/salus";
+    return "/tmp/salus-" + std::to_string(::getuid());
+}
+
+Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
+    if (text.empty()) return otherwise;
+    const auto size = parse_bytes(text);
+    if (!size) throw CLI::ValidationError(option, "'" + text + "' is not a size, such as 16GiB");
+    return *size;
+}
+
+}  // namespace
+
+std::string default_state_directory() { return directory_from("XDG_STATE_HOME", "/.local/state"); }
+std::string default_configuration_file() { return directory_from("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
+
+OptionsParser::OptionsParser(CLI::App& program) {
+    program.set_config("--config", default_configuration_file(),
+                       "a TOML file with any of these options, without the dashes");
+    program.allow_config_extras(CLI::config_extras_mode::error);
+    program.add_option("--policy", plain_.policy, "who runs next: fifo, srtf, las, fair, rr, priority, pack")
+        ->capture_default_str();
+    program.add_option("--capacity", capacity_, "memory that jobs may use in all (default: most of what the device has)");
+    program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
+    program.add_option("--paging", paging_, "on or off: move the memory of waiting jobs out for others")
+        ->capture_default_str();
+    program.add_option("--device", plain_.device, "host")->capture_default_str();
+    program.add_option("--min-turn-ms", min_turn_ms_, "how long a turn lasts at least, priority aside")
+        ->capture_default_str();
+    program.add_option("--rehome-after-s", rehome_after_s_, "when a stopped job has held its lane so long, others move")
+        ->capture_default_str();
+    program.add_option("--socket", plain_.socket, "where to listen (default: " + wire::user_socket() + ")");
+    program.add_option("--state", plain_.state, "directory for trace and logs (default: " + default_state_directory() + ")");
+    program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
+    program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
+    program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
+}
+
+Options OptionsParser::finish() const {
+    Options options = plain_;
+    if (!find_policy(options.policy)) throw CLI::ValidationError("--policy", "there is no policy '" + options.policy + "'");
+    if (options.device != "host") throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
+    options.capacity = size_from("--capacity", capacity_, Bytes{});
+    options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
+    if (paging_ != "on" && paging_ != "off") throw CLI::ValidationError("--paging", "is on or off, not '" + paging_ + "'");
+    options.paging = paging_ == "on";
+    if (users_ != "own" && users_ != "all") throw CLI::ValidationError("--users", "is own or all, not '" + users_ + "'");
+    options.all_users = users_ == "all";
+    const auto level = log_level_from(log_level_);
+    if (!level) throw CLI::ValidationError("--log-level", "is error, warning, info or debug, not '" + log_level_ + "'");
+    options.log_level = *level;
+    if (!(min_turn_ms_ >= 0 && min_turn_ms_ <= 60'000)) throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
+    if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
+        throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
+    options.min_turn = seconds_of(min_turn_ms_ / 1e3);
+    options.rehome_after = seconds_of(rehome_after_s_);
+    if (options.socket.empty()) options.socket = wire::user_socket();
+    if (options.state.empty()) options.state = default_state_directory();
+    return options;
+}
+
+}  // namespace salus::service

@@ -1,0 +1,53 @@
+// How the service is set up: the same names on the command line and in the TOML file.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/time.h"
+#include "service/log.h"
+
+namespace CLI {
+class App;
+}
+
+namespace salus::service {
+
+struct Options {
+    std::string policy = "fair";
+    Bytes capacity;      ///< 0: what the device has
+    unsigned lanes = 0;  ///< 0: as many as the policy wants
+    bool paging = true;
+    std::string device = "host";
+    Duration min_turn = milliseconds(5);
+    std::string socket;  ///< empty: the user's
+    std::string state;   ///< directory for trace and logs; empty: the user's
+    LogLevel log_level = LogLevel::kInfo;
+    Bytes trace_limit = mebibytes(256);
+    Duration rehome_after = seconds(10);
+    bool all_users = false;  ///< others than the one it runs as may attach; each has lanes of their own
+};
+
+/// `filled` holds what was given, once the program has parsed its arguments and finish() has been called.
+class OptionsParser {
+public:
+    explicit OptionsParser(CLI::App& program);
+    /// Throws CLI::ValidationError with one line if something given makes no sense.
+    Options finish() const;
+
+private:
+    Options plain_;
+    std::string capacity_;
+    std::string trace_limit_;
+    std::string paging_ = "on";
+    std::string log_level_ = "info";
+    std::string users_ = "own";
+    double min_turn_ms_ = 5;
+    double rehome_after_s_ = 10;
+};
+
+/// Where a user's trace, logs and the configuration are by default.
+std::string default_state_directory();
+std::string default_configuration_file();
+
+}  // namespace salus::service

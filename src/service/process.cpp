@@ -1,0 +1,56 @@
+#include "service/process.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace salus::service {
+namespace {
+
+/// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before.
+std::optional<std::istringstream> stat_of(int pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    if (!std::getline(file, text)) return std::nullopt;
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos) return std::nullopt;
+    return std::istringstream(text.substr(name_end + 1));
+}
+
+}  // namespace
+
+wire::Descriptor open_pidfd(int pid) { return wire::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
+std::optional<std::uint64_t> start_time_of(int pid) {
+    auto fields = stat_of(pid);
+    if (!fields) return std::nullopt;
+    std::string field;
+    for (int i = 3; i <= 22; ++i) *fields >> field;
+    try {
+        return std::stoull(field);
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
+}
+
+bool is_stopped(int pid) {
+    auto fields = stat_of(pid);
+    std::string state;
+    return fields && (*fields >> state) && (state == "T" || state == "t");
+}
+
+bool maps_a_lane(int pid) {
+    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+    if (!maps) return true;
+    for (std::string line; std::getline(maps, line);) {
+        if (line.find("memfd:salus-lane") != std::string::npos) return true;
+    }
+    return false;
+}
+
+bool send_signal(int pidfd, int signal) { return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0; }
+
+}  // namespace salus::service

@@ -1,0 +1,26 @@
+// What the kernel knows of other processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "wire/socket.h"
+
+namespace salus::service {
+
+/// A descriptor that becomes readable when the process is gone; none if it is gone already.
+wire::Descriptor open_pidfd(int pid);
+
+/// In clock ticks since boot; with the pid it names a process for good. Nothing if there is none.
+std::optional<std::uint64_t> start_time_of(int pid);
+
+/// Stopped by a signal or a debugger.
+bool is_stopped(int pid);
+
+/// Whether memory of a lane is still mapped in it. True if that cannot be found out.
+bool maps_a_lane(int pid);
+
+/// By the descriptor, so that it never hits another process.
+bool send_signal(int pidfd, int signal);
+
+}  // namespace salus::service

@@ -1,0 +1,54 @@
+#include "service/roster.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "service/log.h"
+#include "service/process.h"
+
+namespace salus::service {
+
+void write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
+    const std::string draft = path + ".new";
+    {
+        std::ofstream file(draft, std::ios::trunc);
+        file << "# pid start-time lane lane-bytes persistent-bytes\n";
+        for (const RosterEntry& e : entries) {
+            file << e.pid << ' ' << e.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' ' << e.persistent.count
+                 << '\n';
+        }
+        if (!file.flush()) return log(LogLevel::kWarning, "the roster cannot be written: {}", draft);
+    }
+    if (std::rename(draft.c_str(), path.c_str()) != 0) log(LogLevel::kWarning, "the roster cannot be written: {}", path);
+}
+
+std::vector<RosterEntry> read_roster(const std::string& path) {
+    std::vector<RosterEntry> entries;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream fields(line);
+        RosterEntry e;
+        if (!(fields >> e.pid >> e.start_time >> e.lane >> e.lane_size.count >> e.persistent.count)) continue;
+        if (e.pid > 0 && e.lane_size >= Bytes{} && e.persistent >= Bytes{}) entries.push_back(e);
+    }
+    return entries;
+}
+
+bool is_alive(const RosterEntry& entry) { return start_time_of(entry.pid) == entry.start_time; }
+
+Bytes held_by(const std::vector<RosterEntry>& entries) {
+    Bytes sum;
+    std::map<std::uint32_t, Bytes> lanes;
+    for (const RosterEntry& entry : entries) {
+        sum += entry.persistent;
+        Bytes& size = lanes[entry.lane];
+        size = std::max(size, entry.lane_size);
+    }
+    for (const auto& [lane, size] : lanes) sum += size;
+    return sum;
+}
+
+}  // namespace salus::service

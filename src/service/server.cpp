@@ -1,0 +1,329 @@
+#include "service/server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "device/host/host_lane_memory.h"
+#include "service/log.h"
+#include "service/process.h"
+
+namespace salus::service {
+namespace {
+
+/// A flood of connections must not cost the service its descriptors.
+constexpr std::size_t kConnectionsMax = 4096;
+/// A flood of messages from one must not keep it from the others.
+constexpr int kMessagesAtOnce = 16;
+
+/// Ours alone, and nobody else could have put it there.
+Result<bool> make_private_directory(const std::string& path) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
+    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
+    return true;
+}
+
+std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::open(const Options& options) {
+    const std::string directory = std::filesystem::path(options.socket).parent_path().string();
+    for (const std::string& needed : {directory, options.state}) {
+        const Result<bool> made = make_private_directory(needed);
+        if (!made) return Error{made.error()};
+    }
+    const std::string lock_path = options.socket + ".lock";
+    wire::Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!lock) return Error{lock_path + ": " + std::strerror(errno)};
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return Error{"another service runs at " + options.socket};
+    std::unique_ptr<Server> server(new Server(options, std::move(lock)));
+    const Result<bool> listening = server->listen();
+    if (!listening) return Error{listening.error()};
+    return server;
+}
+
+Server::Server(const Options& options, wire::Descriptor lock)
+    : options_(options),
+      lock_(std::move(lock)),
+      shell_(std::make_unique<Shell>(options, device::make_host_lane_memory())),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      started_(now()) {}
+
+Server::~Server() {
+    if (listener_) ::unlink(options_.socket.c_str());
+}
+
+Result<bool> Server::listen() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (options_.socket.size() >= sizeof address.sun_path)
+        return Error{"the path of the socket is too long: " + options_.socket};
+    std::memcpy(address.sun_path, options_.socket.data(), options_.socket.size());
+    ::unlink(options_.socket.c_str());  // left by one that was killed: we have the lock
+    wire::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        return Error{options_.socket + ": " + std::strerror(errno)};
+    }
+    // Whoever may connect is then judged by credentials. The directory is closed to others unless they are wanted.
+    const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
+    ::chmod(directory.c_str(), options_.all_users ? 0755 : 0700);
+    ::chmod(options_.socket.c_str(), options_.all_users ? 0666 : 0600);
+    if (::listen(socket.get(), 128) != 0) return Error{options_.socket + ": " + std::strerror(errno)};
+
+    sigset_t stops;
+    ::sigemptyset(&stops);
+    ::sigaddset(&stops, SIGTERM);
+    ::sigaddset(&stops, SIGINT);
+    signals_ = wire::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+    listener_ = std::move(socket);
+    if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
+        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN)) {
+        return Error{std::string("epoll: ") + std::strerror(errno)};
+    }
+    return true;
+}
+
+bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = tag(static_cast<std::uint32_t>(what), id);
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// --------------------------------------------------------------------------------------------------------- the loop
+
+void Server::run() {
+    sigset_t stops;
+    ::sigemptyset(&stops);
+    ::sigaddset(&stops, SIGTERM);
+    ::sigaddset(&stops, SIGINT);
+    ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+    while (!stopping_) step(kNever);
+    shell_->quiet();
+    shell_->trace().flush();
+}
+
+void Server::step(Instant limit) {
+    std::array<epoll_event, 64> events;
+    int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    if (count == 0) {
+        shell_->quiet();
+        const Instant until = std::min(limit, shell_->next_tick());
+        timespec patience{};
+        const std::int64_t left = std::max<std::int64_t>((until == kNever ? Duration{} : until - now()).ns, 0);
+        patience.tv_sec = left / 1'000'000'000;
+        patience.tv_nsec = left % 1'000'000'000;
+        count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               until == kNever ? nullptr : &patience, nullptr);
+    }
+    const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
+    // Hand-overs first: somebody waits for them.
+    for (const epoll_event& event : happened) {
+        if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
+        if (Session* session = shell_->find(ClientId{static_cast<std::uint32_t>(event.data.u64)}))
+            shell_->notified(*session);
+    }
+    for (const epoll_event& event : happened) {
+        const auto id = static_cast<std::uint32_t>(event.data.u64);
+        switch (static_cast<Watch>(event.data.u64 >> 32)) {
+            case Watch::kNotify: break;
+            case Watch::kListener: accept_all(); break;
+            case Watch::kSignals: stopping_ = true; break;
+            case Watch::kProcess: forget_process(id); break;
+            case Watch::kConnection:
+                if (const auto found = connections_.find(id); found != connections_.end()) read_from(found->second);
+                break;
+        }
+    }
+    const std::size_t sessions = shell_->sessions().size();
+    shell_->tick();
+    if (shell_->sessions().size() < sessions) close_without_session();
+}
+
+// ------------------------------------------------------------------------------------------------------- connections
+
+void Server::accept_all() {
+    for (int i = 0; i < 64; ++i) {
+        wire::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!socket) return;
+        adopt(std::move(socket));
+    }
+}
+
+void Server::adopt(wire::Descriptor socket) {
+    const auto peer = wire::peer_of(socket.get());
+    if (!peer || connections_.size() >= kConnectionsMax) return;
+    Connection connection;
+    connection.id = next_connection_++;
+    connection.peer = *peer;
+    connection.socket = std::move(socket);
+    if (peer->uid != ::getuid() && peer->uid != 0 && !options_.all_users) {
+        log(LogLevel::kWarning, "pid {} of user {} is turned away", peer->pid, peer->uid);
+        return refuse(connection, "this service belongs to another user");
+    }
+    if (!watch(connection.socket.get(), Watch::kConnection, connection.id, EPOLLIN)) return;
+    connections_.emplace(connection.id, std::move(connection));
+}
+
+void Server::refuse(const Connection& connection, const std::string& why) {
+    wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why)});
+}
+
+void Server::read_from(Connection& connection) {
+    const std::uint32_t id = connection.id;
+    for (int i = 0; i < kMessagesAtOnce; ++i) {
+        Session* session = session_of(connection);
+        const int socket = session ? session->socket.get() : connection.socket.get();
+        if (socket < 0) return close(id);
+        wire::Received received = wire::receive(socket);
+        if (received.kind == wire::Received::Kind::kNothingNow) return;
+        if (received.kind == wire::Received::Kind::kClosed) return close(id);
+        if (received.kind == wire::Received::Kind::kGarbage) {
+            log(LogLevel::kWarning, "pid {} is dropped: {}", connection.peer.pid, received.why);
+            wire::send(socket, wire::Sorry{wire::Text<256>(received.why)});
+            return close(id);
+        }
+        if (!handle(connection, received)) return close(id);
+    }
+}
+
+bool Server::handle(Connection& connection, wire::Received& received) {
+    if (Session* session = session_of(connection)) return shell_->message(*session, received.message);
+    if (connection.job != 0) return false;  // a runner has nothing more to say
+    if (const auto* attach = std::get_if<wire::Attach>(&received.message))
+        return this->attach(connection, received, *attach);
+    if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
+    if (const auto* command = std::get_if<wire::Command>(&received.message)) {
+        const Reply reply = this->command(connection.peer, command->line.view());
+        wire::Descriptor file(::memfd_create("salus-answer", MFD_CLOEXEC));
+        const auto size = static_cast<std::uint64_t>(reply.text.size());
+        if (!file || ::write(file.get(), reply.text.data(), size) != static_cast<ssize_t>(size)) return false;
+        const int descriptors[] = {file.get()};
+        return wire::send(connection.socket.get(), wire::Answer{reply.ok ? 1u : 0u, size}, descriptors);
+    }
+    log(LogLevel::kWarning, "pid {} is dropped: a message out of place", connection.peer.pid);
+    refuse(connection, "a message out of place");
+    return false;
+}
+
+bool Server::attach(Connection& connection, wire::Received& received, const wire::Attach& attach) {
+    auto session = std::make_unique<Session>();
+    session->pid = connection.peer.pid;
+    session->uid = connection.peer.uid;
+    session->pidfd = open_pidfd(connection.peer.pid);
+    session->notify = std::move(received.descriptors[1]);
+    session->connection = connection.id;
+    if (!session->pidfd) return false;  // gone already
+    for (const auto& [id, other] : shell_->sessions()) {
+        if (other->pid == session->pid && !other->disconnected) {
+            refuse(connection, "this process is attached already");
+            return false;
+        }
+    }
+    // Before it is attached, so that a descriptor that cannot be watched costs nothing.
+    std::uint32_t client = 0;
+    while (shell_->find(ClientId{client})) ++client;
+    if (session->notify && !watch(session->notify.get(), Watch::kNotify, client, EPOLLIN | EPOLLET)) {
+        refuse(connection, "its eventfd cannot be watched");
+        return false;
+    }
+    session->epoll = epoll_.get();
+    if (!watch(session->pidfd.get(), Watch::kProcess, client, EPOLLIN)) return false;
+    wire::Attach checked = attach;
+    checked.job = add_job(attach.job, attach.name.view(), connection.peer.uid).id;
+    const int socket = connection.socket.get();
+    session->socket = std::move(connection.socket);
+    // If it is turned down, this is what is left to say so with.
+    wire::Descriptor spare(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    Result<Session*> attached = shell_->attach(std::move(session), checked, std::move(received.descriptors[0]));
+    if (!attached) {
+        log(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());
+        wire::send(spare.get(), wire::Sorry{wire::Text<256>(attached.error())});
+        drop_empty_jobs();
+        return false;
+    }
+    connection.client = attached.value()->id;
+    return true;
+}
+
+bool Server::run_job(Connection& connection, const wire::Run& run) {
+    Job& job = add_job(run.job, run.name.view(), connection.peer.uid);
+    job.name = std::string(run.name.view());
+    job.log = std::string(run.log.view());
+    job.runner_pid = connection.peer.pid;
+    connection.job = job.id;
+    log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
+    return wire::send(connection.socket.get(), wire::Running{job.id});
+}
+
+void Server::close(std::uint32_t id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    if (Session* session = session_of(found->second)) shell_->disconnected(*session);
+    if (const auto job = jobs_.find(found->second.job); job != jobs_.end()) job->second.runner_pid = 0;
+    connections_.erase(found);
+    drop_empty_jobs();
+}
+
+/// The session of a connection that attached, while there is one. Ids of clients are used again.
+Session* Server::session_of(const Connection& connection) {
+    Session* session = connection.client == kNoClient ? nullptr : shell_->find(connection.client);
+    return session && session->connection == connection.id ? session : nullptr;
+}
+
+/// Clients that the shell let go by itself leave an empty connection behind.
+void Server::close_without_session() {
+    std::erase_if(connections_, [&](const auto& entry) {
+        return entry.second.client != kNoClient && session_of(entry.second) == nullptr;
+    });
+    drop_empty_jobs();
+}
+
+void Server::forget_process(std::uint32_t client) {
+    Session* session = shell_->find(ClientId{client});
+    if (!session) return;
+    shell_->died(*session);
+    close_without_session();
+}
+
+// -------------------------------------------------------------------------------------------------------------- jobs
+
+Job& Server::add_job(std::uint32_t wanted, std::string_view name, unsigned uid) {
+    const auto known = jobs_.find(wanted);
+    if (wanted != 0 && known != jobs_.end() && known->second.uid == uid) return known->second;
+    // A number from the last service is kept, if nobody has it and it is not beyond reason.
+    const bool keep = wanted != 0 && known == jobs_.end() && wanted < 1'000'000;
+    const std::uint32_t id = keep ? wanted : next_job_;
+    next_job_ = std::max(next_job_, id + 1);
+    Job& job = jobs_[id];
+    job = {id, std::string(name), uid, 0, "", now()};
+    return job;
+}
+
+void Server::drop_empty_jobs() {
+    std::erase_if(jobs_, [&](const auto& entry) {
+        const Job& job = entry.second;
+        return job.runner_pid == 0 && std::none_of(shell_->sessions().begin(), shell_->sessions().end(),
+                                                   [&](const auto& s) { return s.second->job == job.id; });
+    });
+}
+
+}  // namespace salus::service

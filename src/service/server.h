@@ -1,0 +1,98 @@
+// The service: one epoll loop over connections, clients' eventfds and the ends of their processes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.h"
+#include "service/options.h"
+#include "service/shell.h"
+#include "wire/socket.h"
+
+namespace salus::service {
+
+/// What a user started. With `salus run` it has a runner, which lives as long as the job.
+struct Job {
+    std::uint32_t id = 0;
+    std::string name;
+    unsigned uid = 0;
+    int runner_pid = 0;  ///< 0: none
+    std::string log;     ///< path, if it was detached
+    Instant started;
+};
+
+class Server {
+public:
+    /// Takes the lock, reads the roster, listens. An error if another service has the lock or the socket cannot be made.
+    static Result<std::unique_ptr<Server>> open(const Options& options);
+    ~Server();
+
+    /// Until stop() or a signal.
+    void run();
+    /// One round: waits for something to happen, at most until `limit`, and deals with all of it.
+    void step(Instant limit);
+    void stop() { stopping_ = true; }
+
+    /// As if it had connected.
+    void adopt(wire::Descriptor socket);
+
+    const Shell& shell() const { return *shell_; }
+
+private:
+    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess };
+    struct Connection {
+        std::uint32_t id = 0;
+        wire::Descriptor socket;  ///< a client's is its session's
+        wire::Peer peer;
+        ClientId client = kNoClient;  ///< if it attached
+        std::uint32_t job = 0;        ///< of a runner
+    };
+
+    Server(const Options& options, wire::Descriptor lock);
+    Result<bool> listen();
+    bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
+    void accept_all();
+    void read_from(Connection& connection);
+    bool handle(Connection& connection, wire::Received& received);
+    bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
+    bool run_job(Connection& connection, const wire::Run& run);
+    void close(std::uint32_t id);
+    Session* session_of(const Connection& connection);
+    void close_without_session();
+    void forget_process(std::uint32_t client);
+    void refuse(const Connection& connection, const std::string& why);
+    Job& add_job(std::uint32_t wanted, std::string_view name, unsigned uid);
+    void drop_empty_jobs();
+
+    // ---- commands.cpp ----
+    struct Reply {
+        bool ok = true;
+        std::string text;
+    };
+    Reply command(const wire::Peer& peer, std::string_view line);
+    nlohmann::json status() const;
+    nlohmann::json describe(const Session& session, Instant at) const;
+    Result<std::vector<std::uint32_t>> jobs_named(const wire::Peer& peer, std::string_view which) const;
+    std::vector<Session*> sessions_of(std::uint32_t job);
+    Reply set(std::uint32_t job, const std::vector<std::string_view>& assignments);
+    Reply kill(std::uint32_t job, bool at_once);
+
+    Options options_;
+    wire::Descriptor lock_;
+    std::unique_ptr<Shell> shell_;
+    wire::Descriptor epoll_;
+    wire::Descriptor listener_;
+    wire::Descriptor signals_;
+    std::map<std::uint32_t, Connection> connections_;
+    std::map<std::uint32_t, Job> jobs_;
+    std::uint32_t next_connection_ = 1;
+    std::uint32_t next_job_ = 1;
+    Instant started_;
+    bool stopping_ = false;
+};
+
+}  // namespace salus::service

@@ -1,0 +1,408 @@
+// Events in: what clients and the command line do. Actions are in actions.cpp.
+#include "service/shell.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "policies/table.h"
+#include "service/log.h"
+#include "service/process.h"
+
+namespace salus::service {
+namespace {
+
+/// A client between two iterations has its grant taken only after this long: the next iteration may be about to begin.
+constexpr Duration kIdleGrace = microseconds(200);
+/// How often holders are looked at while others wait for them.
+constexpr Duration kLookEvery = milliseconds(1);
+/// How often the kernel is asked whether processes are stopped, or gone without a word.
+constexpr Duration kLookAtProcessesEvery = milliseconds(100);
+
+EngineOptions engine_options(const Options& options, Bytes capacity) {
+    EngineOptions engine;
+    engine.capacity = capacity;
+    engine.lanes_max = options.lanes;
+    engine.paging = options.paging;
+    engine.min_turn = options.min_turn;
+    engine.page_bytes_per_s = 1e9;  // to a file and back
+    engine.review_every = milliseconds(100);
+    engine.rehome_after = options.rehome_after;
+    return engine;
+}
+
+bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
+
+}  // namespace
+
+Instant now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
+}
+
+Session::~Session() {
+    if (epoll >= 0 && notify) ::epoll_ctl(epoll, EPOLL_CTL_DEL, notify.get(), nullptr);
+    if (page) ::munmap(page, kControlPageSize);
+}
+
+Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
+    : options_(options),
+      memory_(std::move(memory)),
+      capacity_(options.capacity > Bytes{} ? options.capacity : memory_->capacity()),
+      engine_(engine_options(options, capacity_), *find_policy(options.policy), fallback_policy()),
+      trace_(options.state, options.trace_limit, format_header(engine_.options(), options.policy)),
+      roster_path_(options.state + "/roster") {
+    orphans_ = read_roster(roster_path_);
+    std::erase_if(orphans_, [](const RosterEntry& entry) { return !is_alive(entry); });
+    if (orphans_.empty()) return;
+    log(LogLevel::kInfo, "{} clients of the last service still run and hold {}", orphans_.size(),
+        format_bytes(held_by(orphans_)));
+    feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
+    look_at_processes_at_ = now() + kLookAtProcessesEvery;
+}
+
+Session* Shell::find(ClientId id) {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+// ----------------------------------------------------------------------------------------------------- to the engine
+
+/// Everything that reaches the engine goes through here, in order, and is recorded.
+void Shell::feed(const Event& event) {
+    outbox_.push_back(event);
+    if (delivering_) return;
+    delivering_ = true;
+    while (!outbox_.empty()) {
+        const Event next = outbox_.front();
+        outbox_.pop_front();
+        deliver(next);
+    }
+    delivering_ = false;
+}
+
+void Shell::deliver(const Event& event) {
+    const Instant at = now();
+    const Bytes charge = engine_.lanes().total_charge();
+    const std::span<const Action> made = engine_.handle(event, at);
+    const std::vector<Action> actions(made.begin(), made.end());
+    for (const Action& action : actions) {
+        std::visit([this](const auto& a) { perform(a); }, action);
+    }
+    trace_.record(event, at, actions);
+    if (engine_.lanes().total_charge() != charge) tidy_lanes();
+}
+
+/// How far it has come since the engine last heard, if there is anything to tell.
+void Shell::tell_progress(Session& session) {
+    const Instant at = now();
+    const control::Word word = session.word();
+    const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
+    std::uint64_t busy = session.page->busy_ns.load(std::memory_order_relaxed);
+    if (word.state == control::State::kRunning) {
+        const auto begun = static_cast<std::int64_t>(session.page->begun_ns.load(std::memory_order_relaxed));
+        if (begun < at.ns) busy += static_cast<std::uint64_t>(at.ns - begun);
+    }
+    const std::int64_t elapsed = (at - session.told_at).ns;
+    const std::int64_t worked = std::clamp(static_cast<std::int64_t>(busy - session.busy_told_ns), std::int64_t{0}, elapsed);
+    const Duration idle{elapsed - worked};
+    if (iterations == session.iterations_told && idle < kIdleGrace) return;
+    const std::uint64_t news = iterations - session.iterations_told;
+    session.iterations_told = iterations;
+    session.busy_told_ns = busy;
+    session.told_at = at;
+    feed(event::Progress{session.id, news, idle});
+}
+
+void Shell::tell_progress_of_holders() {
+    for (const Lane& lane : engine_.lanes().all()) {
+        if (lane.holder == kNoClient) continue;
+        if (Session* holder = find(lane.holder)) tell_progress(*holder);
+    }
+}
+
+/// The word says that the grant is back.
+void Shell::turn_is_over(Session& session) {
+    tell_progress(session);
+    const Bytes persistent{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))};
+    const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
+    if (persistent != session.persistent_told || ephemeral != session.ephemeral_told) {
+        session.persistent_told = persistent;
+        session.ephemeral_told = ephemeral;
+        feed(event::Demand{session.id, persistent, ephemeral, session.occupancy});
+    }
+    if (session.word().want) {
+        session.waiting_since = now();
+        feed(event::Boundary{session.id, 0});
+    } else {
+        feed(event::Idle{session.id, 0});
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- clients
+
+Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach, wire::Descriptor page) {
+    struct stat status {};
+    const int seals = page ? ::fcntl(page.get(), F_GET_SEALS) : -1;
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || ::fstat(page.get(), &status) != 0 ||
+        status.st_size != static_cast<off_t>(kControlPageSize) || !session->notify) {
+        return Error{"no control page came along"};
+    }
+    const bool sensible = attach.weight > 0 && attach.weight <= 1e6 && attach.occupancy > 0 && attach.occupancy <= 1 &&
+                          in_range(attach.persistent) && in_range(attach.ephemeral) &&
+                          attach.iterations_total <= std::uint64_t{1} << 50 && in_range(attach.iteration_time_ns);
+    if (!sensible) return Error{"a figure that cannot be"};
+    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
+    if (at == MAP_FAILED) return Error{"the control page cannot be mapped"};
+    session->page = static_cast<ControlPage*>(at);
+
+    std::uint32_t id = 0;
+    while (sessions_.contains(ClientId{id})) ++id;
+    session->id = ClientId{id};
+    session->job = attach.job;
+    session->name = std::string(attach.name.view());
+    session->attached_at = session->told_at = now();
+    session->start_time = start_time_of(session->pid).value_or(0);
+    session->iterations_told = session->page->iterations;
+    session->busy_told_ns = session->page->busy_ns;
+    session->occupancy = attach.occupancy;
+    Session& added = *session;
+    sessions_[added.id] = std::move(session);
+    trace_.name_client(added.id, added.name);
+
+    event::Attach e;
+    e.client = added.id;
+    e.user = UserId{added.uid};
+    e.priority = attach.priority;
+    e.weight = attach.weight;
+    e.occupancy = attach.occupancy;
+    e.pageable = !(attach.flags & wire::Attach::kUnpageable);
+    e.iterations_total = attach.iterations_total;
+    e.iteration_time = {static_cast<std::int64_t>(attach.iteration_time_ns)};
+    e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
+    if (e.profiled) {
+        e.persistent = added.persistent_told = {static_cast<std::int64_t>(attach.persistent)};
+        e.ephemeral = added.ephemeral_told = {static_cast<std::int64_t>(attach.ephemeral)};
+        // What it is allowed to use stands on its page.
+        added.page->persistent = attach.persistent;
+        added.page->ephemeral = attach.ephemeral;
+    }
+    send(added.id, wire::Welcome{id, static_cast<std::uint64_t>(capacity_.count)});
+    feed(e);
+    std::erase_if(orphans_, [&](const RosterEntry& o) { return o.pid == added.pid && o.start_time == added.start_time; });
+    if (engine_.capacity() < capacity_) feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
+    if (attach.flags & wire::Attach::kResident) {
+        feed(event::Observe{added.id, {static_cast<std::int64_t>(attach.persistent)}});
+    }
+    roster_changed_ = true;
+    log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", id, added.name, added.pid, added.job);
+    notified(added);  // it may have been waiting already
+    return &added;
+}
+
+bool Shell::complain(const Session& session, std::string_view why) {
+    log(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid, why);
+    return false;
+}
+
+bool Shell::message(Session& session, const wire::Message& message) {
+    const ClientId id = session.id;
+    tell_progress_of_holders();
+    if (const auto* m = std::get_if<wire::Acknowledge>(&message)) {
+        feed(event::Acknowledge{id, LaneId{m->lane}, m->version});
+        roster_changed_ = true;
+    } else if (std::holds_alternative<wire::PagedOut>(message)) {
+        feed(event::PagedOut{id});
+    } else if (std::holds_alternative<wire::PagedIn>(message)) {
+        feed(event::PagedIn{id});
+    } else if (const auto* u = std::get_if<wire::Unpageable>(&message)) {
+        feed(event::Unpageable{id, u->for_good != 0});
+    } else if (const auto* o = std::get_if<wire::Observe>(&message)) {
+        if (!in_range(o->persistent)) return complain(session, "a figure that cannot be");
+        feed(event::Observe{id, {static_cast<std::int64_t>(o->persistent)}});
+    } else if (const auto* n = std::get_if<wire::Need>(&message)) {
+        if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
+        look_at_holders();
+        feed(event::Need{id, {static_cast<std::int64_t>(n->persistent)}, {static_cast<std::int64_t>(n->ephemeral)}});
+    } else if (std::holds_alternative<wire::Leave>(message)) {
+        if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
+        log(LogLevel::kInfo, "client {} ({}, pid {}) left after {} iterations", index_of(id), session.name, session.pid,
+            session.page->iterations.load());
+        feed(event::Leave{id, session.page->iterations - session.iterations_told});
+        remove(session);
+        return false;
+    } else {
+        return complain(session, "a message that clients do not send");
+    }
+    const Session* still_there = find(id);
+    return still_there && still_there->responds();
+}
+
+void Shell::notified(Session& session) {
+    const Client* client = engine_.find(session.id);
+    const control::Word word = session.word();
+    if (!client || word.state != control::State::kFree) return;
+    if (client->holds()) return turn_is_over(session);
+    if (!word.want || client->turn != Turn::kParked) return;
+    look_at_holders();
+    session.waiting_since = now();
+    feed(event::Want{session.id});
+}
+
+void Shell::disconnected(Session& session) {
+    if (session.disconnected) return;
+    session.disconnected = true;
+    session.socket.reset();
+    look_at_processes_at_ = std::min(look_at_processes_at_, now() + milliseconds(10));
+}
+
+void Shell::died(Session& session) {
+    log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {} iterations", index_of(session.id), session.name,
+        session.pid, session.page->iterations.load());
+    if (engine_.find(session.id)) feed(event::Die{session.id});
+    remove(session);
+}
+
+void Shell::remove(Session& session) {
+    sessions_.erase(session.id);
+    roster_changed_ = true;
+}
+
+// ------------------------------------------------------------------------------------------------------ now and then
+
+bool Shell::anybody_waits() const {
+    return std::any_of(engine_.clients().begin(), engine_.clients().end(), [](const Client* c) { return c->wants(); });
+}
+
+/// The engine learns of a boundary that a holder passed without saying so: idle holders are to make way.
+void Shell::look_at_holders() {
+    tell_progress_of_holders();
+    std::vector<Session*> holders;
+    for (const auto& [id, session] : sessions_) {
+        const Client* client = engine_.find(id);
+        if (client && client->holds()) holders.push_back(session.get());
+    }
+    const Instant at = now();
+    for (Session* session : holders) {
+        const Client* client = engine_.find(session->id);
+        if (!client) continue;
+        const control::State state = session->word().state;
+        const Instant ended{static_cast<std::int64_t>(session->page->ended_ns.load(std::memory_order_relaxed))};
+        if (state == control::State::kIdle && client->turn == Turn::kRunning && ended + kIdleGrace <= at) {
+            feed(event::Idle{session->id, 0});
+        } else if (state == control::State::kRunning && client->turn == Turn::kHoldingIdle) {
+            feed(event::Want{session->id});
+        } else if (state == control::State::kFree) {
+            turn_is_over(*session);
+        }
+    }
+}
+
+void Shell::set_stopped(Session& session, bool stopped) {
+    const bool before = session.stopped || session.paused;
+    session.stopped = stopped;
+    const bool after = session.stopped || session.paused;
+    if (before == after) return;
+    if (after) feed(event::Stop{session.id});
+    else feed(event::Continue{session.id});
+}
+
+void Shell::tick() {
+    if (anybody_waits()) look_at_holders();
+    if (engine_.deadline() <= now()) feed(event::Timer{});
+    if (look_at_processes_at_ > now()) return;
+    look_at_processes_at_ = kNever;
+    look_at_orphans();
+    std::vector<Session*> gone;
+    for (const auto& [id, session] : sessions_) {
+        const bool stopped = is_stopped(session->pid);
+        if (stopped != session->stopped) {
+            log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->pid,
+                stopped ? "is stopped" : "goes on");
+            set_stopped(*session, stopped);
+        }
+        // It hung up and has no lane mapped (it called exec, or was dropped and let go): nothing of it is left.
+        if (session->disconnected && !maps_a_lane(session->pid)) gone.push_back(session.get());
+    }
+    for (Session* session : gone) died(*session);
+}
+
+Instant Shell::next_tick() const {
+    Instant next = std::min(engine_.deadline(), look_at_processes_at_);
+    const bool waits = anybody_waits();
+    const bool any_away = std::any_of(sessions_.begin(), sessions_.end(),
+                                      [](const auto& s) { return s.second->disconnected || s.second->stopped; });
+    const Instant at = now();
+    if (waits) next = std::min(next, at + kLookEvery);
+    if (waits || any_away || !orphans_.empty()) next = std::min(next, at + kLookAtProcessesEvery);
+    return next;
+}
+
+void Shell::quiet() {
+    trace_.flush();
+    const bool waits = anybody_waits() || !orphans_.empty() ||
+                       std::any_of(sessions_.begin(), sessions_.end(),
+                                   [](const auto& s) { return s.second->disconnected || s.second->stopped; });
+    if (waits) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
+    keep_roster();
+}
+
+// ------------------------------------------------------------------------------------------------------ command line
+
+void Shell::set_policy(const Policy& policy) {
+    look_at_holders();
+    log(LogLevel::kInfo, "policy {}, was {}", policy.info.name, engine_.policy().info.name);
+    feed(event::SetPolicy{&policy});
+}
+
+void Shell::pause(Session& session, bool paused) {
+    if (session.paused == paused) return;
+    const bool before = session.stopped || session.paused;
+    session.paused = paused;
+    const bool after = session.stopped || session.paused;
+    if (before == after) return;
+    tell_progress_of_holders();
+    if (after) feed(event::Stop{session.id});
+    else feed(event::Continue{session.id});
+}
+
+void Shell::adjust(Session& session, int priority, double weight, std::uint64_t iterations_total) {
+    look_at_holders();
+    feed(event::Adjust{session.id, priority, weight, iterations_total});
+}
+
+// ---------------------------------------------------------------------------------------------------------- restarts
+
+void Shell::keep_roster() {
+    if (!roster_changed_) return;
+    roster_changed_ = false;
+    std::vector<RosterEntry> entries = orphans_;
+    for (const auto& [id, session] : sessions_) {
+        const Client* client = engine_.find(id);
+        if (!client) continue;
+        const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
+        entries.push_back({session->pid, session->start_time, static_cast<std::uint32_t>(client->lane),
+                           lane ? lane->size : Bytes{}, client->reserved});
+    }
+    if (entries == roster_) return;
+    roster_ = entries;
+    write_roster(roster_path_, entries);
+}
+
+void Shell::look_at_orphans() {
+    if (orphans_.empty()) return;
+    const std::size_t before = orphans_.size();
+    std::erase_if(orphans_, [](const RosterEntry& entry) { return !is_alive(entry); });
+    if (orphans_.size() == before) return;
+    feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
+    roster_changed_ = true;
+}
+
+}  // namespace salus::service

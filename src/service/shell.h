@@ -1,0 +1,157 @@
+// The shell around the engine: turns what clients do into events, and the engine's actions into words, messages and memory.
+//
+// It knows clients, not connections: the server hands it messages and tells it of deaths. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/engine.h"
+#include "device/device.h"
+#include "service/options.h"
+#include "service/roster.h"
+#include "service/trace_file.h"
+#include "wire/control_page.h"
+#include "wire/control_word.h"
+#include "wire/messages.h"
+#include "wire/socket.h"
+
+namespace salus::service {
+
+/// CLOCK_MONOTONIC: the same clock in every process of the machine.
+Instant now();
+
+/// One attached client.
+struct Session {
+    ClientId id = kNoClient;
+    std::uint32_t job = 0;
+    std::string name;
+    int pid = 0;
+    unsigned uid = 0;
+    std::uint64_t start_time = 0;
+    wire::Descriptor socket;  ///< none once it is disconnected
+    wire::Descriptor pidfd;
+    wire::Descriptor notify;
+    int epoll = -1;  ///< where `notify` is watched: closing our copy of it would not end that
+    std::uint32_t connection = 0;
+    ControlPage* page = nullptr;
+
+    Instant attached_at;
+    Instant waiting_since = kNever;  ///< kNever: it does not wait
+    Duration waited;
+    bool paused = false;        ///< by `salus pause`
+    bool stopped = false;       ///< by a signal or a debugger
+    bool disconnected = false;  ///< its process is, or may be, still there
+
+    // As far as the engine has been told.
+    std::uint64_t iterations_told = 0;
+    std::uint64_t busy_told_ns = 0;
+    Instant told_at;
+    Bytes persistent_told;
+    Bytes ephemeral_told;
+    double occupancy = 1;
+
+    Session() = default;
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
+    bool responds() const { return static_cast<bool>(socket); }
+};
+
+class Shell {
+public:
+    Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory);
+
+    // ---- what the server tells ----
+    /// Takes a client in. An error is one line for it. `session` has pid, uid and the descriptors.
+    Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach, wire::Descriptor page);
+    /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
+    bool message(Session& session, const wire::Message& message);
+    /// Its eventfd was written.
+    void notified(Session& session);
+    /// Its socket is closed, but its process is not known to be gone.
+    void disconnected(Session& session);
+    /// Its process is gone. The session is no more.
+    void died(Session& session);
+
+    /// Whatever is due now: timers, holders that idle, processes that stopped.
+    void tick();
+    /// When tick() is next needed, at the latest.
+    Instant next_tick() const;
+    /// Nothing else to do just now: write down what happened.
+    void quiet();
+
+    // ---- what the command line asks ----
+    void set_policy(const Policy& policy);
+    void pause(Session& session, bool paused);
+    void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
+
+    const Engine& engine() const { return engine_; }
+    const TraceFile& trace() const { return trace_; }
+    TraceFile& trace() { return trace_; }
+    const device::LaneMemory& memory() const { return *memory_; }
+    const std::map<ClientId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
+    Session* find(ClientId id);
+    Bytes held_by_orphans() const { return held_by(orphans_); }
+
+private:
+    // ---- events in ----
+    void feed(const Event& event);
+    void deliver(const Event& event);
+    void tell_progress(Session& session);
+    void tell_progress_of_holders();
+    void turn_is_over(Session& session);
+    void look_at_holders();
+    bool anybody_waits() const;
+    void set_stopped(Session& session, bool stopped);
+    void remove(Session& session);
+    bool complain(const Session& session, std::string_view why);
+
+    // ---- actions out ----
+    void perform(const action::Grant& a);
+    void perform(const action::Yield& a) { take_back(a.client); }
+    void perform(const action::Revoke& a) { take_back(a.client); }
+    void perform(const action::AssignLane& a);
+    void perform(const action::ResizeLane& a);
+    void perform(const action::CloseLane& a);
+    void perform(const action::Room& a);
+    void perform(const action::Deny& a);
+    void perform(const action::PageOut& a);
+    void perform(const action::PageIn& a);
+    void perform(const action::Refuse& a);
+    void perform(const action::Drop& a);
+    void perform(const action::FallBack& a);
+    void perform(const action::Admit& a);
+    void perform(const action::Wait&) {}  // who wants to know asks the engine
+    void take_back(ClientId id);
+    void send(ClientId id, const wire::Message& message, int descriptor = -1);
+    void tidy_lanes();
+
+    // ---- restarts ----
+    void keep_roster();
+    void look_at_orphans();
+
+    Options options_;
+    std::unique_ptr<device::LaneMemory> memory_;
+    Bytes capacity_;
+    Engine engine_;
+    TraceFile trace_;
+    std::map<ClientId, std::unique_ptr<Session>> sessions_;
+    std::deque<Event> outbox_;  ///< what performing actions brought about
+    bool delivering_ = false;
+    std::map<LaneId, Bytes> lanes_;     ///< provided by memory_
+    std::vector<RosterEntry> orphans_;  ///< clients of the service before this one
+    std::vector<RosterEntry> roster_;   ///< as it is on disk
+    bool roster_changed_ = false;
+    Instant look_at_processes_at_ = kNever;
+    std::string roster_path_;
+};
+
+}  // namespace salus::service

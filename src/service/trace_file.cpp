@@ -1,0 +1,72 @@
+#include "service/trace_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "service/log.h"
+
+namespace salus::service {
+
+TraceFile::TraceFile(std::string directory, Bytes limit, const std::string& header)
+    : current_(directory + "/trace"), previous_(directory + "/trace.previous"), limit_(limit) {
+    ::unlink(previous_.c_str());
+    if (open()) write(header + "\n");
+}
+
+bool TraceFile::open() {
+    file_ = wire::Descriptor(::open(current_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    written_ = {};
+    if (!file_) log(LogLevel::kWarning, "no trace is kept: {}: {}", current_, std::strerror(errno));
+    return static_cast<bool>(file_);
+}
+
+void TraceFile::record(const Event& event, Instant at, std::span<const Action> actions) {
+    if (file_) pending_.emplace_back(Record{event, at, {actions.begin(), actions.end()}});
+}
+
+void TraceFile::name_client(ClientId client, std::string_view name) {
+    if (file_) pending_.emplace_back("# client=" + std::to_string(index_of(client)) + " name=" + std::string(name) + "\n");
+}
+
+void TraceFile::flush() {
+    if (pending_.empty()) return;
+    std::string text;
+    for (const auto& entry : pending_) {
+        if (const auto* line = std::get_if<std::string>(&entry)) {
+            text += *line;
+            continue;
+        }
+        const auto& record = std::get<Record>(entry);
+        text += format_event(record.event, record.at);
+        text += '\n';
+        for (const Action& action : record.actions) {
+            text += format_action(action);
+            text += '\n';
+        }
+    }
+    pending_.clear();
+    write(text);
+}
+
+void TraceFile::write(std::string_view text) {
+    if (!file_) return;
+    if (written_.count + static_cast<std::int64_t>(text.size()) > limit_.count / 2) {
+        if (std::rename(current_.c_str(), previous_.c_str()) != 0 || !open()) return file_.reset();
+    }
+    written_.count += static_cast<std::int64_t>(text.size());
+    while (!text.empty()) {
+        const ssize_t done = ::write(file_.get(), text.data(), text.size());
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) {
+            log(LogLevel::kWarning, "the trace ends here: {}: {}", current_, std::strerror(errno));
+            return file_.reset();
+        }
+        text.remove_prefix(static_cast<std::size_t>(done));
+    }
+}
+
+}  // namespace salus::service

@@ -1,0 +1,39 @@
+// The page that a client shares with the service: the control word, and figures that would be too frequent for messages.
+//
+// The client makes it (a memfd sealed against shrinking) and passes it on when it attaches, so it outlives a service: after
+// a restart the same page, with the same counts, is attached again.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace salus {
+
+struct ControlPage {
+    alignas(64) std::atomic<std::uint64_t> word{0};  ///< control_word.h
+
+    // Written by the client, read by the service, which believes none of it.
+    alignas(64) std::atomic<std::uint64_t> iterations{0};  ///< done since the client began
+    std::atomic<std::uint64_t> busy_ns{0};                 ///< time inside iterations that have ended
+    std::atomic<std::uint64_t> begun_ns{0};                ///< CLOCK_MONOTONIC when the present or last iteration began ...
+    std::atomic<std::uint64_t> ended_ns{0};                ///< ... and when the last one ended
+    std::atomic<std::uint64_t> persistent{0};              ///< its demand, as of its last boundary
+    std::atomic<std::uint64_t> ephemeral{0};
+
+    // For viewers only.
+    alignas(64) std::atomic<std::uint64_t> lane_bytes{0};  ///< allocated in the lane, in all
+    std::atomic<std::uint64_t> missed_bytes{0};            ///< died inside an iteration, but were private
+    std::atomic<std::uint64_t> lane_peak{0};               ///< most of the lane in use at once
+    std::atomic<std::uint64_t> private_bytes{0};           ///< in use now
+    std::atomic<std::uint64_t> evacuations{0};
+    std::atomic<std::uint64_t> evacuated_bytes{0};
+    std::atomic<std::uint64_t> page_outs{0};
+    std::atomic<std::uint64_t> boundaries_delayed{0};  ///< hand-overs put off because a block could not be moved out
+};
+
+inline constexpr std::size_t kControlPageSize = 4096;
+static_assert(sizeof(ControlPage) <= kControlPageSize);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace salus

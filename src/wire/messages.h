@@ -1,0 +1,174 @@
+// What travels over the socket between clients, command line and service.
+//
+// SOCK_SEQPACKET: one packet, one message, always kMessageSize bytes: a header and one of the structs below, the rest zero.
+// Descriptors ride along where a struct says so. docs/protocol.md tells the story; this file is the truth.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/result.h"
+
+namespace salus::wire {
+
+inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
+inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::size_t kMessageSize = 512;
+inline constexpr std::size_t kDescriptorsMax = 2;
+
+/// Text of bounded length; ends at the first NUL.
+template <std::size_t N>
+struct Text {
+    std::array<char, N> chars{};
+
+    Text() = default;
+    explicit Text(std::string_view text) { std::memcpy(chars.data(), text.data(), text.size() < N ? text.size() : N - 1); }
+    std::string_view view() const { return {chars.data(), ::strnlen(chars.data(), N)}; }
+};
+
+// ------------------------------------------------------------------------------------------------- client to service
+
+/// The first message of a client. Descriptors: the control page, the eventfd by which it notifies the service.
+struct Attach {
+    static constexpr std::uint16_t kType = 1;
+    enum Flag : std::uint32_t {
+        kUnpageable = 1,  ///< several threads use the device
+        kProfiled = 2,    ///< P and T hold (a client that attaches anew after the service was gone)
+        kResident = 4,    ///< its P is on the device
+    };
+    std::uint32_t flags = 0;
+    std::uint32_t job = 0;  ///< as told by `salus run`; 0: it was started without
+    std::int32_t priority = 0;
+    double weight = 1;
+    double occupancy = 1;
+    std::uint64_t iterations_total = 0;
+    std::uint64_t iteration_time_ns = 0;
+    std::uint64_t persistent = 0;
+    std::uint64_t ephemeral = 0;
+    Text<64> name;
+};
+struct Acknowledge {
+    static constexpr std::uint16_t kType = 2;
+    std::uint32_t lane = 0;
+    std::uint32_t version = 0;
+};
+struct PagedOut {
+    static constexpr std::uint16_t kType = 3;
+};
+struct PagedIn {
+    static constexpr std::uint16_t kType = 4;
+};
+/// Answers PageOut, or comes unasked.
+struct Unpageable {
+    static constexpr std::uint16_t kType = 5;
+    std::uint32_t for_good = 0;  ///< 0: not before it next wants to run
+};
+struct Observe {
+    static constexpr std::uint16_t kType = 6;
+    std::uint64_t persistent = 0;
+};
+struct Need {
+    static constexpr std::uint16_t kType = 7;
+    std::uint64_t persistent = 0;
+    std::uint64_t ephemeral = 0;
+};
+struct Leave {
+    static constexpr std::uint16_t kType = 8;
+};
+
+// ------------------------------------------------------------------------------------------------- service to client
+
+struct Welcome {
+    static constexpr std::uint16_t kType = 20;
+    std::uint32_t client = 0;
+    std::uint64_t capacity = 0;
+};
+/// Nothing comes of this connection; it is closed.
+struct Sorry {
+    static constexpr std::uint16_t kType = 21;
+    Text<256> why;
+};
+/// Map the lane at this size. The first time a descriptor of its memory comes along.
+struct MapLane {
+    static constexpr std::uint16_t kType = 22;
+    std::uint32_t lane = 0;
+    std::uint32_t version = 0;
+    std::uint64_t size = 0;
+};
+struct UnmapLane {
+    static constexpr std::uint16_t kType = 23;
+    std::uint32_t lane = 0;
+    std::uint32_t version = 0;
+};
+/// The control word says revoked: see the device's work end, and acknowledge in the word.
+struct Revoke {
+    static constexpr std::uint16_t kType = 24;
+};
+struct Room {
+    static constexpr std::uint16_t kType = 25;
+    std::uint64_t persistent = 0;
+};
+struct Deny {
+    static constexpr std::uint16_t kType = 26;
+    std::uint64_t need = 0;
+    std::uint64_t capacity = 0;
+};
+struct PageOut {
+    static constexpr std::uint16_t kType = 27;
+};
+struct PageIn {
+    static constexpr std::uint16_t kType = 28;
+};
+/// It could never fit: its begin() fails from now on.
+struct Refuse {
+    static constexpr std::uint16_t kType = 29;
+    std::uint64_t need = 0;
+    std::uint64_t capacity = 0;
+};
+
+// ------------------------------------------------------------------------------------------------------ command line
+
+/// `salus run` announces a job; the connection lasts as long as the job.
+struct Run {
+    static constexpr std::uint16_t kType = 40;
+    std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
+    Text<64> name;
+    Text<256> log;  ///< path, if detached
+};
+struct Running {
+    static constexpr std::uint16_t kType = 41;
+    std::uint32_t job = 0;
+};
+/// `verb` and its argument, as typed: "ps", "policy srtf", "set 3 priority=5".
+struct Command {
+    static constexpr std::uint16_t kType = 42;
+    Text<384> line;
+};
+/// A descriptor comes along: a file with the answer, JSON, or one line of why not.
+struct Answer {
+    static constexpr std::uint16_t kType = 43;
+    std::uint32_t ok = 0;
+    std::uint64_t size = 0;
+};
+
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
+                             MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Command, Answer>;
+
+using Packet = std::array<std::byte, kMessageSize>;
+
+Packet encode(const Message& message);
+
+/// One line of why not, if it is no message of this version: wrong size, magic, version or type, or text with control
+/// characters. Figures are for the receiver to judge.
+Result<Message> decode(std::span<const std::byte> packet);
+
+/// The version a packet claims, if it is one of ours at all: so that a peer of another version can be told so.
+std::uint16_t version_of(std::span<const std::byte> packet);
+
+}  // namespace salus::wire

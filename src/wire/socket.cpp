@@ -1,0 +1,121 @@
+#include "wire/socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace salus::wire {
+
+void Descriptor::reset() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+}
+
+bool send(int socket, const Message& message, std::span<const int> descriptors) {
+    Packet packet = encode(message);
+    iovec part{packet.data(), packet.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (!descriptors.empty()) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+        cmsghdr* rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+        std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
+    }
+    ssize_t sent = 0;
+    do sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent == static_cast<ssize_t>(packet.size());
+}
+
+Received receive(int socket) {
+    // One byte more than a message, so that a longer one shows.
+    std::array<std::byte, kMessageSize + 1> buffer;
+    iovec part{buffer.data(), buffer.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t got = 0;
+    do got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+
+    Received received;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;
+    if (got <= 0) {
+        received.kind = Received::Kind::kClosed;
+        return received;
+    }
+    std::size_t count = 0;
+    for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
+        if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+        for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= rights->cmsg_len; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof fd);
+            Descriptor owned(fd);
+            if (count < kDescriptorsMax) received.descriptors[count++] = std::move(owned);
+        }
+    }
+    const std::span<const std::byte> packet(buffer.data(), static_cast<std::size_t>(got));
+    Result<Message> message = decode(packet);
+    if (message) {
+        received.kind = Received::Kind::kMessage;
+        received.message = std::move(message).value();
+    } else {
+        received.kind = Received::Kind::kGarbage;
+        received.why = message.error();
+        const std::uint16_t version = version_of(packet);
+        received.other_version = version != 0 && version != kVersion;
+    }
+    return received;
+}
+
+std::optional<Peer> peer_of(int socket) {
+    ucred credentials{};
+    socklen_t size = sizeof credentials;
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0 || credentials.pid <= 0) return std::nullopt;
+    return Peer{credentials.pid, credentials.uid};
+}
+
+Result<Descriptor> connect_to(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return Error{"the path of the socket is too long: " + path};
+    std::memcpy(address.sun_path, path.data(), path.size());
+    Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        const bool absent = errno == ENOENT || errno == ECONNREFUSED;
+        return Error{absent ? "no service runs at " + path : "cannot connect to " + path + ": " + std::strerror(errno)};
+    }
+    return socket;
+}
+
+std::string user_socket() {
+    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+    if (runtime && *runtime) return std::string(runtime) + "/salus/socket";
+    return "/tmp/salus-" + std::to_string(::getuid()) + "/socket";
+}
+
+std::string default_socket() {
+    const char* named = std::getenv("SALUS_SOCKET");
+    if (named && *named) return named;
+    struct stat status {};
+    const std::string own = user_socket();
+    if (::stat(own.c_str(), &status) != 0 && ::stat(kSystemSocket, &status) == 0) return kSystemSocket;
+    return own;
+}
+
+}  // namespace salus::wire

@@ -1,0 +1,69 @@
+// Sockets that carry messages: connect, send, receive. Never raises a signal, never blocks unless asked to.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "wire/messages.h"
+
+namespace salus::wire {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        if (this != &other) {
+            reset();
+            fd_ = std::exchange(other.fd_, -1);
+        }
+        return *this;
+    }
+    ~Descriptor() { reset(); }
+
+    int get() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+    void reset();
+    /// The caller closes it.
+    int release() { return std::exchange(fd_, -1); }
+
+private:
+    int fd_ = -1;
+};
+
+struct Received {
+    enum class Kind { kMessage, kNothingNow, kClosed, kGarbage } kind = Kind::kNothingNow;
+    Message message;
+    Descriptor descriptors[kDescriptorsMax];
+    std::string why;             ///< of kGarbage
+    bool other_version = false;  ///< of kGarbage: ours, but of another version
+};
+
+/// False if it could not be sent at once: the peer is gone, or does not read.
+bool send(int socket, const Message& message, std::span<const int> descriptors = {});
+
+/// One packet. Waits for it only if the socket is a blocking one.
+Received receive(int socket);
+
+/// The peer's credentials as the kernel knows them.
+struct Peer {
+    int pid = 0;
+    unsigned uid = 0;
+};
+std::optional<Peer> peer_of(int socket);
+
+/// Blocking, close-on-exec.
+Result<Descriptor> connect_to(const std::string& path);
+
+/// Where services listen: `socket` in the directory of the user's own, or of the system's.
+std::string user_socket();
+inline constexpr const char* kSystemSocket = "/run/salus/socket";
+/// The one to talk to: $SALUS_SOCKET, else the user's if there is one, else the system's if there is one, else the user's.
+std::string default_socket();
+
+}  // namespace salus::wire
