@@ -25,7 +25,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"client", {"base", "wire", "device", "salus"}},
     {"service", {"base", "core", "policies", "wire", "device"}},
     {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire", "device"}},
+    {"cli", {"base", "core", "policies", "sim", "wire"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 

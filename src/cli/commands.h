@@ -15,19 +15,22 @@ struct UsageError {
     std::string message;
 };
 
+/// What went wrong though the user got it right: one line on standard error, exit status 1.
+struct Failure {
+    std::string message;
+};
+
 /// Set by the subcommand that was named.
 using Action = std::function<int()>;
 
+void add_run_command(CLI::App& program, Action& action);
+void add_control_commands(CLI::App& program, Action& action);
+void add_doctor_command(CLI::App& program, Action& action);
+void add_bench_command(CLI::App& program, Action& action);
+void add_completion_command(CLI::App& program, Action& action);
 void add_sim_command(CLI::App& program, Action& action);
 /// Below `sim`.
 void add_swarm_command(CLI::App& sim, Action& action);
 void add_replay_command(CLI::App& sim, Action& action);
-
-/// "A..B" or "N".
-struct SeedRange {
-    unsigned long long first = 1;
-    unsigned long long last = 1;
-};
-SeedRange parse_seed_range(const std::string& text);
 
 }  // namespace salus::cli

@@ -9,7 +9,12 @@ int main(int argc, char** argv) {
     program.set_version_flag("--version", "salus 0.1.0");
     program.require_subcommand(1);
     salus::cli::Action action;
+    salus::cli::add_run_command(program, action);
+    salus::cli::add_control_commands(program, action);
+    salus::cli::add_doctor_command(program, action);
+    salus::cli::add_bench_command(program, action);
     salus::cli::add_sim_command(program, action);
+    salus::cli::add_completion_command(program, action);
     try {
         program.parse(argc, argv);
         const int status = action();
@@ -23,6 +28,9 @@ int main(int argc, char** argv) {
         const bool unknown = argc > 1 && argv[1][0] != '-' && program.get_subcommands().empty();
         if (unknown) std::fprintf(stderr, "salus: there is no command '%s'; salus --help lists them\n", argv[1]);
         else std::fprintf(stderr, "salus: %s\n", error.what());
+    } catch (const salus::cli::Failure& failure) {
+        std::fprintf(stderr, "salus: %s\n", failure.message.c_str());
+        return 1;
     } catch (const salus::cli::UsageError& error) {
         std::fprintf(stderr, "salus: %s\n", error.message.c_str());
     }

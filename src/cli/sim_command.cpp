@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/progress.h"
@@ -56,25 +57,6 @@ double number(const std::string& option, const std::string& text, double least, 
 bool one_of(const std::string& option, const std::string& text, std::string_view yes, std::string_view no) {
     if (text != yes && text != no) throw UsageError{fmt::format("{}: '{}' is neither '{}' nor '{}'", option, text, yes, no)};
     return text == yes;
-}
-
-std::vector<const Policy*> choose_policies(const std::string& list) {
-    if (list == "all") return {all_policies().begin(), all_policies().end()};
-    std::vector<std::string_view> names;
-    for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
-    std::vector<const Policy*> chosen;
-    for (std::string_view part : split(list, ',')) {
-        const std::string_view name = trim(part);
-        const Policy* policy = find_policy(name);
-        if (!policy) {
-            const auto near = nearest_name(name, names);
-            throw UsageError{fmt::format(
-                "unknown policy '{}'; {}", name,
-                near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
-        }
-        chosen.push_back(policy);
-    }
-    return chosen;
 }
 
 sim::SimulationOptions options_of(const Arguments& a) {
@@ -123,25 +105,10 @@ void check_jobs(const std::vector<sim::Job>& jobs, Bytes capacity) {
     if (whole_s > 1e9) throw UsageError{"the jobs together last more than 1000000000 s"};
 }
 
-nlohmann::ordered_json json_of(const sim::Figures& f) {
-    return {{"policy", f.policy},
-            {"makespan_s", f.makespan_s},
-            {"mean_queue_s", f.mean_queue_s},
-            {"mean_completion_s", f.mean_completion_s},
-            {"p95_completion_s", f.p95_completion_s},
-            {"busy_share", f.busy_share},
-            {"memory_peak_mib", f.memory_peak_mib},
-            {"memory_static_mib", f.memory_static_mib},
-            {"switches", f.switches},
-            {"paged_mib", f.paged_mib},
-            {"fairness", f.fairness},
-            {"memory_fairness", f.memory_fairness}};
-}
-
 int run(const Arguments& a) {
     if (a.jobs_file.empty() == a.workload.empty())
         throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME, and not both (salus sim --help lists them)"};
-    const std::vector<const Policy*> policies = choose_policies(a.policies);
+    const std::vector<const Policy*> policies = parse_policies(a.policies);
     sim::SimulationOptions options = options_of(a);
     const SeedRange seeds = parse_seed_range(a.seeds);
     const bool one_seed = seeds.first == seeds.last;
@@ -199,7 +166,7 @@ int run(const Arguments& a) {
         write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
     if (a.json) {
         nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
-        for (const sim::Figures& row : rows) out["policies"].push_back(json_of(row));
+        for (const sim::Figures& row : rows) out["policies"].push_back(figures_json(row));
         fmt::print("{}\n", out.dump(2));
     } else {
         fmt::print("{}", sim::format_table(rows));
@@ -217,16 +184,6 @@ std::string help_footer() {
 }
 
 }  // namespace
-
-SeedRange parse_seed_range(const std::string& text) {
-    const auto dots = text.find("..");
-    const auto first = parse_integer(text.substr(0, dots));
-    const auto last = dots == std::string::npos ? first : parse_integer(text.substr(dots + 2));
-    if (!first || !last || *first < 0 || *last < *first) {
-        throw UsageError{fmt::format("'{}' is neither a seed such as 7 nor a range of seeds such as 1..20", text)};
-    }
-    return {static_cast<unsigned long long>(*first), static_cast<unsigned long long>(*last)};
-}
 
 void add_sim_command(CLI::App& program, Action& action) {
     CLI::App* sim = program.add_subcommand("sim", "Simulate a workload under scheduling policies");

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/progress.h"

@@ -431,10 +431,11 @@ TEST_F(AdmissionTest, ALaneOfOneThatCannotBePagedIsLentOnlyIfThatIsEnough) {
 TEST_F(AdmissionTest, WhatWasObservedBeforeAdmissionIsNotChargedTwice) {
     Rig rig("fair");
     const ClientId a = rig.attach({.persistent_mib = 600, .ephemeral_mib = 100});
-    rig.observe(a, 600);
-    EXPECT_EQ(rig.reserved_mib(), 600);
-    rig.want(a);
+    rig.observe(a, 600);  // it is on the device with that, so it is placed as soon as may be
+    EXPECT_EQ(rig.at(a).residency, Residency::kResident);
     EXPECT_TRUE(rig.has_lane(a));
+    EXPECT_EQ(rig.reserved_mib(), 700);
+    rig.want(a);
     EXPECT_EQ(rig.reserved_mib(), 700);
 }
 

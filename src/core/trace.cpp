@@ -212,7 +212,8 @@ std::string format_action(const Action& action) {
     return out;
 }
 
-Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback) {
+Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback,
+                            ReplayObserver* observer) {
     std::size_t line_number = 0;
     Replay replay;
     const auto at_line = [&](const std::string& what) { return "line " + std::to_string(line_number) + ": " + what; };
@@ -227,7 +228,11 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
     Instant last{};
     for (std::string_view line : split(text, '\n')) {
         ++line_number;
-        if (trim(line).empty() || line.front() == '#') continue;
+        if (trim(line).empty()) continue;
+        if (line.front() == '#') {
+            if (observer) observer->note(line);
+            continue;
+        }
         const Words words = split(trim(line), ' ');
         if (!engine) {
             EngineOptions options;
@@ -258,7 +263,9 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
         last = Instant{*at};
         expected.clear();
         shown = 0;
-        for (const Action& action : engine->handle(event.value(), last)) expected.push_back(format_action(action));
+        const std::span<const Action> actions = engine->handle(event.value(), last);
+        for (const Action& action : actions) expected.push_back(format_action(action));
+        if (observer) observer->after_event(event.value(), last, actions, *engine);
         ++replay.events;
     }
     if (!engine) {

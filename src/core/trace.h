@@ -5,6 +5,7 @@
 //     grant client=3 lane=0                                             what the engine made of it
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,8 +28,18 @@ struct Replay {
     std::string difference;  ///< where the engine now decides otherwise, with the line; empty: nowhere
 };
 
+/// Looks on while a trace is replayed.
+class ReplayObserver {
+public:
+    virtual ~ReplayObserver() = default;
+    virtual void after_event(const Event&, Instant, std::span<const Action>, const Engine&) {}
+    /// A line that starts with '#': what the service notes beside events.
+    virtual void note(std::string_view) {}
+};
+
 /// Runs the events of a trace through a new engine, up to the first difference. An error, with the line, if the text is no
 /// trace.
-Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback);
+Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, const Policy& fallback,
+                            ReplayObserver* observer = nullptr);
 
 }  // namespace salus

@@ -55,8 +55,7 @@ json Server::describe(const Session& session, Instant at) const {
     const std::uint64_t iterations = page.iterations;
     row["iterations"] = iterations;
     if (client->facts.iterations_total > 0) {
-        const std::uint64_t before = iterations - std::min(iterations, client->facts.iterations_done);
-        row["iterations_total"] = client->facts.iterations_total + before;
+        row["iterations_total"] = client->facts.iterations_total + session.iterations_before;
     }
     row["busy_s"] = static_cast<double>(page.busy_ns) * 1e-9;
     row["attained_s"] = client->facts.attained.seconds();

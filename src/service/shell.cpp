@@ -170,12 +170,12 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->name = std::string(attach.name.view());
     session->attached_at = session->told_at = now();
     session->start_time = start_time_of(session->pid).value_or(0);
-    session->iterations_told = session->page->iterations;
+    session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
     session->occupancy = attach.occupancy;
     Session& added = *session;
     sessions_[added.id] = std::move(session);
-    trace_.name_client(added.id, added.name);
+    trace_.name_client(added.id, added.job, added.name);
 
     event::Attach e;
     e.client = added.id;

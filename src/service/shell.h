@@ -42,6 +42,7 @@ struct Session {
     ControlPage* page = nullptr;
 
     Instant attached_at;
+    std::uint64_t iterations_before = 0;  ///< done under the service before this one
     Instant waiting_since = kNever;  ///< kNever: it does not wait
     Duration waited;
     bool paused = false;        ///< by `salus pause`

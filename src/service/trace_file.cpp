@@ -28,8 +28,9 @@ void TraceFile::record(const Event& event, Instant at, std::span<const Action> a
     if (file_) pending_.emplace_back(Record{event, at, {actions.begin(), actions.end()}});
 }
 
-void TraceFile::name_client(ClientId client, std::string_view name) {
-    if (file_) pending_.emplace_back("# client=" + std::to_string(index_of(client)) + " name=" + std::string(name) + "\n");
+void TraceFile::name_client(ClientId client, std::uint32_t job, std::string_view name) {
+    if (!file_) return;
+    pending_.emplace_back(fmt::format("# client={} job={} name={}\n", index_of(client), job, name));
 }
 
 void TraceFile::flush() {

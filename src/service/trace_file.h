@@ -24,7 +24,7 @@ public:
     /// Only remembers: turning it into text can wait until nobody else does.
     void record(const Event& event, Instant at, std::span<const Action> actions);
     /// A name for a client, for whoever reads the trace.
-    void name_client(ClientId client, std::string_view name);
+    void name_client(ClientId client, std::uint32_t job, std::string_view name);
     /// Writes what was remembered.
     void flush();
     bool has_pending() const { return !pending_.empty(); }

@@ -1,0 +1,55 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "policies/table.h"
+
+namespace salus::cli {
+
+SeedRange parse_seed_range(const std::string& text) {
+    const auto dots = text.find("..");
+    const auto first = parse_integer(text.substr(0, dots));
+    const auto last = dots == std::string::npos ? first : parse_integer(text.substr(dots + 2));
+    if (!first || !last || *first < 0 || *last < *first) {
+        throw UsageError{fmt::format("'{}' is neither a seed such as 7 nor a range of seeds such as 1..20", text)};
+    }
+    return {static_cast<unsigned long long>(*first), static_cast<unsigned long long>(*last)};
+}
+
+std::vector<const Policy*> parse_policies(const std::string& list) {
+    if (list == "all") return {all_policies().begin(), all_policies().end()};
+    std::vector<std::string_view> names;
+    for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
+    std::vector<const Policy*> chosen;
+    for (std::string_view part : split(list, ',')) {
+        const std::string_view name = trim(part);
+        const Policy* policy = find_policy(name);
+        if (!policy) {
+            const auto near = nearest_name(name, names);
+            throw UsageError{fmt::format(
+                "unknown policy '{}'; {}", name,
+                near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+        }
+        chosen.push_back(policy);
+    }
+    return chosen;
+}
+
+nlohmann::ordered_json figures_json(const sim::Figures& f) {
+    return {{"policy", f.policy},
+            {"makespan_s", f.makespan_s},
+            {"mean_queue_s", f.mean_queue_s},
+            {"mean_completion_s", f.mean_completion_s},
+            {"p95_completion_s", f.p95_completion_s},
+            {"busy_share", f.busy_share},
+            {"memory_peak_mib", f.memory_peak_mib},
+            {"memory_static_mib", f.memory_static_mib},
+            {"switches", f.switches},
+            {"paged_mib", f.paged_mib},
+            {"fairness", f.fairness},
+            {"memory_fairness", f.memory_fairness}};
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,26 @@
+// What several commands take or print in the same way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/policy.h"
+#include "sim/report.h"
+
+namespace salus::cli {
+
+/// "A..B" or "N".
+struct SeedRange {
+    unsigned long long first = 1;
+    unsigned long long last = 1;
+};
+SeedRange parse_seed_range(const std::string& text);
+
+/// "fifo,srtf" or "all". A UsageError names the nearest if there is no such policy.
+std::vector<const Policy*> parse_policies(const std::string& list);
+
+nlohmann::ordered_json figures_json(const sim::Figures& figures);
+
+}  // namespace salus::cli

@@ -1,0 +1,138 @@
+// salus bench: a job file run for real under policies, with the simulator's table; or both, side by side.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/progress.h"
+#include "cli/real_run.h"
+#include "policies/table.h"
+#include "sim/job_file.h"
+#include "sim/report.h"
+#include "sim/timeline.h"
+
+namespace salus::cli {
+namespace {
+
+struct Arguments {
+    std::string jobs_file;
+    std::string policies = "fifo,srtf,fair,pack";
+    std::string capacity = "4GiB";
+    std::string paging = "on";
+    unsigned lanes = 0;
+    double min_turn_ms = 5;
+    bool simulate = false;
+    std::string timeline;
+    bool json = false;
+};
+
+/// The simulator's model of the host device, as measured: a hand-over, and mapping a lane's pages.
+sim::SimulationOptions simulation_options(const RealRunOptions& real) {
+    sim::SimulationOptions options;
+    options.engine.capacity = real.capacity;
+    options.engine.lanes_max = real.lanes;
+    options.engine.paging = real.paging;
+    options.engine.min_turn = real.min_turn;
+    options.engine.page_bytes_per_s = 1e9;
+    options.engine.review_every = milliseconds(100);
+    options.switch_cost = microseconds(60);
+    options.map_us_per_mib = 300;
+    return options;
+}
+
+int run(const Arguments& a) {
+    Result<std::string> text = read_file(a.jobs_file);
+    if (!text) throw UsageError{text.error()};
+    Result<std::vector<sim::Job>> parsed = sim::parse_job_file(text.value(), a.jobs_file);
+    if (!parsed) throw UsageError{parsed.error()};
+    std::vector<sim::Job> jobs = std::move(parsed).value();
+    const std::vector<const Policy*> policies = parse_policies(a.policies);
+    RealRunOptions options;
+    const auto capacity = parse_bytes(a.capacity);
+    if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 4GiB", a.capacity)};
+    options.capacity = *capacity;
+    options.lanes = a.lanes;
+    if (a.paging != "on" && a.paging != "off")
+        throw UsageError{fmt::format("--paging: '{}' is neither 'on' nor 'off'", a.paging)};
+    options.paging = a.paging == "on";
+    if (!(a.min_turn_ms >= 0 && a.min_turn_ms <= 60'000)) throw UsageError{"--min-turn-ms: is from 0 to 60000"};
+    options.min_turn = seconds_of(a.min_turn_ms / 1e3);
+    if (!a.timeline.empty() && !a.timeline.ends_with(".svg") && !a.timeline.ends_with(".json"))
+        throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
+
+    std::vector<sim::Figures> real;
+    std::vector<sim::Figures> simulated;
+    std::vector<sim::Panel> panels;
+    std::vector<std::string> differences;
+    {
+        ProgressBar bar;
+        const Result<std::vector<Calibration>> calibrations =
+            calibrate(jobs, [&](double share) { bar.show("calibrating", share); });
+        if (!calibrations) throw Failure{calibrations.error()};
+        for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].iteration_time = calibrations.value()[i].iteration_time;
+        for (const Policy* policy : policies) {
+            const std::string label(policy->info.name);
+            Result<RealRun> ran = run_for_real(jobs, calibrations.value(), *policy, options,
+                                               [&](double share) { bar.show(label, std::min(share, 1.0)); });
+            if (!ran) throw Failure{fmt::format("{}: {}", label, ran.error())};
+            real.push_back(sim::figures_of(label, jobs, ran.value().result));
+            panels.push_back({label, ran.value().segments});
+            if (!ran.value().replay_difference.empty()) differences.push_back(label + ": " + ran.value().replay_difference);
+            if (!a.simulate) continue;
+            sim::Simulation simulation(simulation_options(options), jobs, *policy, fallback_policy());
+            simulated.push_back(sim::figures_of(label, jobs, simulation.run()));
+        }
+    }
+    if (!a.timeline.empty()) {
+        write_or_complain(a.timeline, a.timeline.ends_with(".svg") ? sim::timeline_svg(panels, jobs)
+                                                                   : sim::timeline_chrome_json(panels, jobs));
+    }
+    if (a.json) {
+        nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
+        for (std::size_t i = 0; i < real.size(); ++i) {
+            nlohmann::ordered_json row = figures_json(real[i]);
+            if (a.simulate) row["simulated"] = figures_json(simulated[i]);
+            out["policies"].push_back(row);
+        }
+        fmt::print("{}\n", out.dump(2));
+    } else {
+        fmt::print("{}", sim::format_table(real));
+        if (a.simulate) {
+            fmt::print("\nsimulated:\n{}\n", sim::format_table(simulated));
+            for (std::size_t i = 0; i < real.size(); ++i) {
+                fmt::print("{:<9} mean completion, real over simulated: {:.3f}\n", real[i].policy,
+                           real[i].mean_completion_s / simulated[i].mean_completion_s);
+            }
+        }
+    }
+    for (const std::string& difference : differences)
+        fmt::print(stderr, "salus: the trace replays differently: {}\n", difference);
+    return differences.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& program, Action& action) {
+    CLI::App* bench = program.add_subcommand("bench", "Run a job file for real, with salus-job standing in for the jobs");
+    auto a = std::make_shared<Arguments>();
+    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`")->required()->type_name("FILE");
+    bench->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")
+        ->type_name("NAMES")
+        ->capture_default_str();
+    bench->add_option("--capacity", a->capacity, "Memory that the jobs may use")->type_name("SIZE")->capture_default_str();
+    bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy sees fit")->capture_default_str();
+    bench->add_option("--paging", a->paging, "on or off")->capture_default_str();
+    bench->add_option("--min-turn-ms", a->min_turn_ms, "How long a turn lasts at least")->capture_default_str();
+    bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");
+    bench->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
+    bench->add_flag("--json", a->json, "Print JSON instead of a table");
+    bench->callback([a, &action] { action = [a] { return run(*a); }; });
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,33 @@
+// Text in columns of a terminal. Pure; text is UTF-8.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace salus::cli {
+
+/// As it may be shown: names come from other people's programs, and are not to move the cursor or begin a second line.
+std::string printable(std::string_view text);
+
+/// How many columns it takes: none for combining marks, two for what East Asia writes and for most pictures.
+int width_of(std::string_view text);
+
+/// The longest beginning that takes no more than so many columns.
+std::string cut(std::string_view text, int width);
+/// The same, but ending in `mark` if something was cut off.
+std::string shorten(std::string_view text, int width, std::string_view mark);
+
+enum class Align { kLeft, kRight };
+
+/// At least so many columns.
+std::string pad(std::string_view text, int width, Align align);
+
+/// A header and rows of as many cells; two spaces between columns, none at the end of a line.
+std::string format_table(const std::vector<std::string>& header, const std::vector<Align>& aligns,
+                         const std::vector<std::vector<std::string>>& rows);
+
+/// `width` columns, of which `share` (0 to 1) is filled.
+std::string bar(double share, int width, bool unicode);
+
+}  // namespace salus::cli

@@ -1,0 +1,80 @@
+// salus completion: a script for the shell, made from the program's own commands and options.
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+namespace salus::cli {
+namespace {
+
+std::vector<std::string> options_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    return names;
+}
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+    return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
+}
+
+std::string bash(const CLI::App& program) {
+    std::string commands;
+    std::string cases;
+    for (const CLI::App* command : commands_of(program)) {
+        commands += command->get_name() + " ";
+        std::vector<std::string> words = options_of(*command);
+        for (const CLI::App* below : commands_of(*command)) words.push_back(below->get_name());
+        cases += fmt::format("        {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(words, " "));
+    }
+    return fmt::format(R"(_salus() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} words=""
+    case ${{COMP_WORDS[1]}} in
+{0}    esac
+    if [ "$COMP_CWORD" -eq 1 ]; then words="{1}"; fi
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    if [ ${{#COMPREPLY[@]}} -eq 0 ]; then COMPREPLY=($(compgen -o default -- "$word")); fi
+}}
+complete -F _salus salus
+)",
+                       cases, commands);
+}
+
+std::string fish(const CLI::App& program) {
+    std::string out;
+    for (const CLI::App* command : commands_of(program)) {
+        out += fmt::format("complete -c salus -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(),
+                           command->get_description());
+        for (const std::string& option : options_of(*command)) {
+            out += fmt::format("complete -c salus -n '__fish_seen_subcommand_from {}' -l {}\n", command->get_name(),
+                               option.substr(2));
+        }
+    }
+    return out;
+}
+
+/// zsh can use bash's.
+std::string zsh(const CLI::App& program) { return "autoload -U +X bashcompinit && bashcompinit\n" + bash(program); }
+
+}  // namespace
+
+void add_completion_command(CLI::App& program, Action& action) {
+    CLI::App* completion =
+        program.add_subcommand("completion", "Print a completion script: source <(salus completion bash)");
+    auto shell = std::make_shared<std::string>();
+    completion->add_option("shell", *shell, "bash, zsh or fish")->required();
+    completion->callback([shell, &program, &action] {
+        action = [shell, &program] {
+            if (*shell == "bash") fmt::print("{}", bash(program));
+            else if (*shell == "zsh") fmt::print("{}", zsh(program));
+            else if (*shell == "fish") fmt::print("{}", fish(program));
+            else throw UsageError{fmt::format("there is no completion for '{}': bash, zsh or fish", *shell)};
+            return 0;
+        };
+    });
+}
+
+}  // namespace salus::cli

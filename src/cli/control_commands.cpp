@@ -1,0 +1,231 @@
+// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/service_link.h"
+#include "cli/status_view.h"
+#include "cli/top_command.h"
+#include "policies/table.h"
+#include "sim/recorded_run.h"
+#include "sim/timeline.h"
+
+namespace salus::cli {
+namespace {
+
+using nlohmann::json;
+
+/// Asks the service; what it refuses is one line, and exit status 1.
+std::string ask(const std::string& command) {
+    Result<std::string> answer = ask_service(wire::default_socket(), command);
+    if (!answer) throw Failure{answer.error()};
+    return std::move(answer).value();
+}
+
+json ask_status() {
+    json status = json::parse(ask("status"), nullptr, false);
+    if (!status.is_object()) throw Failure{"the service's answer makes no sense"};
+    return status;
+}
+
+void wait_ms(long ms) {
+    const timespec time{ms / 1000, ms % 1000 * 1'000'000};
+    ::nanosleep(&time, nullptr);
+}
+
+// -------------------------------------------------------------------------------------------------------------- logs
+
+/// Of a job that runs or has ended, by number or name; the latest, if several have it.
+std::string log_of(const std::string& which) {
+    namespace fs = std::filesystem;
+    std::optional<fs::directory_entry> found;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(log_directory(), error)) {
+        const std::string file = entry.path().filename().string();
+        if (!file.starts_with(which + "-") && !file.ends_with("-" + which + ".log")) continue;
+        if (!found || entry.last_write_time() > found->last_write_time()) found = entry;
+    }
+    if (!found) throw Failure{fmt::format("no log of a job '{}'; those started with --detach have one", which)};
+    return found->path().string();
+}
+
+int show_log(const std::string& which, bool follow) {
+    const std::string path = log_of(which);
+    std::ifstream file(path);
+    if (!file) throw Failure{path + " cannot be read"};
+    for (;;) {
+        std::string line;
+        while (std::getline(file, line)) fmt::print("{}\n", line);
+        std::fflush(stdout);
+        if (!follow) return 0;
+        file.clear();
+        wait_ms(200);
+        const Result<std::string> answer = ask_service(wire::default_socket(), "status");
+        if (!answer || answer.value().find("\"" + path + "\"") == std::string::npos) follow = false;  // its last words
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- trace
+
+std::string read_trace() {
+    std::string current = state_directory() + "/trace";
+    std::string previous = current + ".previous";
+    if (const Result<std::string> answer = ask_service(wire::default_socket(), "trace")) {
+        const json paths = json::parse(answer.value(), nullptr, false);
+        current = paths.value("path", current);
+        previous = paths.value("previous", previous);
+    }
+    std::string text;
+    if (std::filesystem::exists(previous)) {
+        Result<std::string> part = read_file(previous);
+        if (part) text = std::move(part).value();
+    }
+    Result<std::string> part = read_file(current);
+    if (!part) throw Failure{part.error()};
+    text += part.value();
+    if (!text.starts_with("salus-trace")) {
+        throw Failure{"the trace was too long to be kept from its beginning; a larger --trace-limit keeps more"};
+    }
+    return text;
+}
+
+int replay(const std::string& text) {
+    const auto run = sim::read_recorded_run(text, find_policy, fallback_policy());
+    if (!run) throw Failure{run.error()};
+    const Replay& result = run.value().replay;
+    if (!result.difference.empty()) throw Failure{result.difference};
+    fmt::print("{} events, {} actions: identical\n", result.events, result.actions);
+    return 0;
+}
+
+int export_trace(const std::string& text, const std::string& path) {
+    const bool svg = path.ends_with(".svg");
+    if (!svg && !path.ends_with(".json")) throw UsageError{fmt::format("'{}' ends in neither .json nor .svg", path)};
+    auto run = sim::read_recorded_run(text, find_policy, fallback_policy());
+    if (!run) throw Failure{run.error()};
+    if (run.value().segments.empty()) throw Failure{"nothing has run yet"};
+    // Times from the first attachment on.
+    const Instant start = run.value().result.jobs.front().arrival;
+    for (sim::Segment& segment : run.value().segments) {
+        segment.start = {(segment.start - start).ns};
+        segment.end = {(segment.end - start).ns};
+    }
+    const std::vector<sim::Panel> panels = {{"salusd", run.value().segments}};
+    write_or_complain(
+        path, svg ? sim::timeline_svg(panels, run.value().jobs) : sim::timeline_chrome_json(panels, run.value().jobs));
+    return 0;
+}
+
+// -------------------------------------------------------------------------------------------------------- start, stop
+
+int start(const std::vector<std::string>& options) {
+    const std::string socket = wire::default_socket();
+    if (wire::connect_to(socket)) throw Failure{"a service runs already at " + socket};
+    const Result<bool> started = start_service(socket, options);
+    if (!started) throw Failure{started.error()};
+    fmt::print("the service listens at {}\n", socket);
+    return 0;
+}
+
+int stop(bool force) {
+    const std::string socket = wire::default_socket();
+    ask(force ? "stop force" : "stop");
+    for (int i = 0; i < 500 && wire::connect_to(socket); ++i) wait_ms(10);
+    return 0;
+}
+
+}  // namespace
+
+void add_control_commands(CLI::App& program, Action& action) {
+    const auto add = [&](const char* name, const char* about) { return program.add_subcommand(name, about); };
+    struct Values {
+        bool json = false;
+        bool flag = false;
+        double interval_s = 1;
+        std::string text;
+        std::vector<std::string> words;
+    };
+    const auto on = [&action](CLI::App* command, auto body) { command->callback([&action, body] { action = body; }); };
+
+    auto v = std::make_shared<Values>();
+    CLI::App* ps = add("ps", "List jobs");
+    ps->add_flag("--json", v->json, "Print JSON");
+    on(ps, [v] {
+        const json status = ask_status();
+        fmt::print("{}", v->json ? status["jobs"].dump(2) + "\n" : format_ps(status));
+        return 0;
+    });
+
+    CLI::App* top = add("top", "Watch jobs, full screen");
+    top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
+    on(top, [v] {
+        if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval: is from 0.1 to 60 seconds"};
+        const std::string socket = wire::default_socket();
+        return run_top([socket](const std::string& command) { return ask_service(socket, command); }, v->interval_s);
+    });
+
+    CLI::App* status = add("status", "Show how the service is");
+    status->add_flag("--json", v->json, "Print JSON");
+    on(status, [v] {
+        const json answer = ask_status();
+        fmt::print("{}", v->json ? answer.dump(2) + "\n" : format_status(answer));
+        return 0;
+    });
+
+    CLI::App* policy = add("policy", "Show the policy, or switch to another");
+    policy->add_option("name", v->text, "fifo, srtf, las, fair, rr, priority or pack");
+    on(policy, [v] {
+        const json answer = json::parse(ask(v->text.empty() ? "policy" : "policy " + v->text), nullptr, false);
+        if (v->text.empty()) fmt::print("{}\n", answer.value("policy", ""));
+        return 0;
+    });
+
+    const auto of_a_job = [&](const char* name, const char* about) {
+        CLI::App* command = add(name, about);
+        command->add_option("job", v->text, "Its number or name")->required();
+        return command;
+    };
+    CLI::App* pause = of_a_job("pause", "Keep a job at its next boundary");
+    on(pause, [v] { return ask("pause " + v->text), 0; });
+    CLI::App* resume = of_a_job("resume", "Let a paused job go on");
+    on(resume, [v] { return ask("resume " + v->text), 0; });
+    CLI::App* kill = of_a_job("kill", "End a job");
+    kill->add_flag("--now", v->flag, "With SIGKILL, not SIGTERM");
+    on(kill, [v] { return ask("kill " + v->text + (v->flag ? " now" : "")), 0; });
+    CLI::App* set = of_a_job("set", "Change a job's priority, weight or iterations");
+    set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N")->required();
+    on(set, [v] { return ask(fmt::format("set {} {}", v->text, fmt::join(v->words, " "))), 0; });
+
+    CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");
+    logs->add_flag("-f,--follow", v->flag, "Go on until the job ends");
+    on(logs, [v] { return show_log(v->text, v->flag); });
+
+    CLI::App* trace = add("trace", "Write what happened as a timeline (Perfetto's .json, or .svg), or check it");
+    trace->add_option("file", v->text, "Where to write");
+    trace->add_flag("--replay", v->flag, "Run the recorded events through a new engine: its decisions must be identical");
+    on(trace, [v] {
+        if (v->flag == !v->text.empty()) throw UsageError{"trace: give either a file or --replay"};
+        return v->flag ? replay(read_trace()) : export_trace(read_trace(), v->text);
+    });
+
+    CLI::App* begin = add("start", "Start a service");
+    begin->add_option("options", v->words, "Options of salusd, after --");
+    on(begin, [v] { return start(v->words); });
+    CLI::App* end = add("stop", "Stop the service; refuses while jobs are attached");
+    end->add_flag("--force", v->flag, "Even then: they wait for the next one");
+    on(end, [v] { return stop(v->flag); });
+}
+
+}  // namespace salus::cli

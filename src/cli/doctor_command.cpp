@@ -1,0 +1,124 @@
+// salus doctor: what this machine offers and what is missing, a line each.
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/service_link.h"
+
+namespace salus::cli {
+namespace {
+
+struct Finding {
+    std::string what;
+    bool ok = true;
+    std::string detail;
+};
+
+Finding kernel() {
+    utsname name{};
+    ::uname(&name);
+    int major = 0;
+    int minor = 0;
+    std::sscanf(name.release, "%d.%d", &major, &minor);
+    const bool ok = major > 5 || (major == 5 && minor >= 11);
+    return {"kernel", ok, fmt::format("{}{}", name.release, ok ? "" : ": 5.11 is needed")};
+}
+
+Finding memory_files() {
+    const wire::Descriptor file(::memfd_create("salus-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    return {"memory files", static_cast<bool>(file), file ? "memfd with seals" : "memfd_create fails"};
+}
+
+Finding process_descriptors() {
+    const wire::Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    return {"process descriptors", static_cast<bool>(self), self ? "pidfd" : "pidfd_open fails"};
+}
+
+Finding memory() {
+    struct sysinfo info {};
+    ::sysinfo(&info);
+    const Bytes total{static_cast<std::int64_t>(info.totalram * info.mem_unit)};
+    return {"host memory", true, format_bytes(total) + "; jobs may use 80 % of it unless --capacity says otherwise"};
+}
+
+Finding descriptors() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const bool ok = limit.rlim_cur >= 1024;
+    return {"open files", ok, fmt::format("{} at most{}", limit.rlim_cur, ok ? "" : ": four are needed for each job")};
+}
+
+Finding paging() {
+    const std::filesystem::path place = "/var/tmp";
+    std::error_code error;
+    const auto space = std::filesystem::space(place, error);
+    if (error) return {"paging", false, "/var/tmp cannot be used: " + error.message()};
+    return {"paging", true, format_bytes({static_cast<std::int64_t>(space.available)}) + " free in /var/tmp"};
+}
+
+Finding gpu() {
+    const bool driver = std::filesystem::exists("/dev/nvidia0");
+    return {
+        "GPU", true,
+        driver ? "there is one, but this version shares host memory only" : "none: jobs share host memory and processors"};
+}
+
+Finding program(const char* name) {
+    const std::string path = own_directory() + "/" + name;
+    const bool ok = ::access(path.c_str(), X_OK) == 0;
+    return {name, ok, ok ? path : path + " is missing"};
+}
+
+Finding library() {
+    const std::string path = std::filesystem::path(own_directory()).parent_path().string() + "/lib/libsalus.so.1";
+    const bool ok = ::access(path.c_str(), R_OK) == 0;
+    return {"client library", ok, ok ? path : path + " is missing"};
+}
+
+Finding service() {
+    const std::string socket = wire::default_socket();
+    const Result<std::string> answer = ask_service(socket, "status");
+    if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
+    const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
+    const nlohmann::json& about = status["service"];
+    return {"service", true,
+            fmt::format("runs at {}, policy {}, {} jobs", socket, about.value("policy", "?"), status["jobs"].size())};
+}
+
+int examine(bool as_json) {
+    const std::vector<Finding> findings = {
+        kernel(), memory_files(),    process_descriptors(), memory(),  descriptors(), paging(),
+        gpu(),    program("salusd"), program("salus-job"),  library(), service()};
+    bool ok = true;
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const Finding& finding : findings) {
+        ok = ok && finding.ok;
+        out.push_back({{"what", finding.what}, {"ok", finding.ok}, {"detail", finding.detail}});
+        if (!as_json) fmt::print("{:<4} {:<20} {}\n", finding.ok ? "ok" : "NO", finding.what, finding.detail);
+    }
+    if (as_json) fmt::print("{}\n", out.dump(2));
+    return ok ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& program, Action& action) {
+    CLI::App* doctor = program.add_subcommand("doctor", "What this machine offers, and what is missing");
+    auto as_json = std::make_shared<bool>(false);
+    doctor->add_flag("--json", *as_json, "Print JSON");
+    doctor->callback([as_json, &action] { action = [as_json] { return examine(*as_json); }; });
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,332 @@
+#include "cli/real_run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/files.h"
+#include "cli/service_link.h"
+#include "policies/table.h"
+#include "sim/recorded_run.h"
+
+extern char** environ;
+
+namespace salus::cli {
+namespace {
+
+Instant now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
+}
+
+void wait_for(Duration time) {
+    const timespec span{time.ns / 1'000'000'000, time.ns % 1'000'000'000};
+    if (time.ns > 0) ::nanosleep(&span, nullptr);
+}
+
+/// A directory for one run's sockets, traces and logs; gone afterwards.
+class Workplace {
+public:
+    Workplace() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "salus-bench-XXXXXX").string();
+        if (::mkdtemp(pattern.data())) path_ = pattern;
+    }
+    ~Workplace() {
+        std::error_code error;
+        if (!path_.empty()) std::filesystem::remove_all(path_, error);
+    }
+    Workplace(const Workplace&) = delete;
+    Workplace& operator=(const Workplace&) = delete;
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+/// Runs a program with its output in a file.
+pid_t launch(const std::vector<std::string>& command, const std::vector<std::string>& extra_environment,
+             const std::string& output) {
+    std::vector<std::string> words = command;
+    std::vector<std::string> settings = extra_environment;
+    std::vector<char*> arguments;
+    std::vector<char*> environment;
+    for (std::string& word : words) arguments.push_back(word.data());
+    for (std::string& setting : settings) environment.push_back(setting.data());
+    for (char** entry = environ; *entry; ++entry) {
+        if (std::strncmp(*entry, "SALUS_", 6) != 0) environment.push_back(*entry);
+    }
+    arguments.push_back(nullptr);
+    environment.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    ::posix_spawn_file_actions_init(&files);
+    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    pid_t child = -1;
+    if (::posix_spawn(&child, arguments[0], &files, nullptr, arguments.data(), environment.data()) != 0) child = -1;
+    ::posix_spawn_file_actions_destroy(&files);
+    return child;
+}
+
+std::string first_line(const std::string& path) {
+    const Result<std::string> text = read_file(path);
+    return text ? std::string(trim(text.value().substr(0, text.value().find('\n')))) : "";
+}
+
+std::vector<std::string> job_command(const sim::Job& job, std::uint64_t work) {
+    return {own_directory() + "/salus-job",
+            "--persistent",
+            std::to_string(std::max<std::int64_t>(job.persistent.count, 1)),
+            "--ephemeral",
+            std::to_string(job.ephemeral.count),
+            "--work",
+            std::to_string(work),
+            "--touch",
+            "pages"};
+}
+
+/// What a program prints in its first line, as a number.
+Result<double> number_from(std::vector<std::string> command, const std::vector<std::string>& more,
+                           const std::string& output) {
+    command.insert(command.end(), more.begin(), more.end());
+    const pid_t child = launch(command, {}, output);
+    int status = 0;
+    if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+        return Error{fmt::format("{} failed: {}", command[0], first_line(output))};
+    }
+    const auto number = parse_number(first_line(output));
+    if (!number) return Error{fmt::format("{} printed no number", command[0])};
+    return *number;
+}
+
+/// The service and the jobs of one run; whatever is left of them ends with it.
+class Ensemble {
+public:
+    ~Ensemble() {
+        for (const auto& [child, job] : running_) ::kill(child, SIGKILL);
+        for (const auto& [child, job] : running_) ::waitpid(child, nullptr, 0);
+        if (service_ > 0) {
+            ::kill(service_, SIGTERM);
+            ::waitpid(service_, nullptr, 0);
+        }
+    }
+    Ensemble() = default;
+    Ensemble(const Ensemble&) = delete;
+    Ensemble& operator=(const Ensemble&) = delete;
+
+    Result<bool> start_service(const Workplace& place, const Policy& policy, const RealRunOptions& options) {
+        socket_ = place.path() + "/run/socket";
+        std::vector<std::string> command = {own_directory() + "/salusd",
+                                            "--config",
+                                            "/dev/null",
+                                            "--socket",
+                                            socket_,
+                                            "--state",
+                                            place.path() + "/state",
+                                            "--policy",
+                                            std::string(policy.info.name),
+                                            "--capacity",
+                                            std::to_string(options.capacity.count),
+                                            "--lanes",
+                                            std::to_string(options.lanes),
+                                            "--paging",
+                                            options.paging ? "on" : "off",
+                                            "--min-turn-ms",
+                                            fmt::format("{}", options.min_turn.seconds() * 1e3),
+                                            "--trace-limit",
+                                            "4GiB"};
+        service_ = launch(command, {}, place.path() + "/salusd.log");
+        for (int i = 0; i < 500; ++i) {
+            if (wire::connect_to(socket_)) return true;
+            wait_for(milliseconds(10));
+        }
+        return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
+    }
+
+    bool start_job(const Workplace& place, const sim::Job& job, std::size_t index, std::uint64_t work) {
+        std::vector<std::string> command = job_command(job, work);
+        const std::vector<std::string> more = {"--name",
+                                               job.name,
+                                               "--iterations",
+                                               std::to_string(job.iterations),
+                                               "--iterations-known",
+                                               "--think-ms",
+                                               fmt::format("{}", job.think.seconds() * 1e3),
+                                               "--startup-ms",
+                                               fmt::format("{}", job.startup.seconds() * 1e3),
+                                               "--occupancy",
+                                               fmt::format("{}", job.occupancy),
+                                               "--priority",
+                                               std::to_string(job.priority),
+                                               "--weight",
+                                               fmt::format("{}", job.weight)};
+        command.insert(command.end(), more.begin(), more.end());
+        const std::string output = fmt::format("{}/job-{}", place.path(), index);
+        const pid_t child = launch(command, {"SALUS_SOCKET=" + socket_, fmt::format("SALUS_JOB={}", index + 1)}, output);
+        if (child > 0) running_[child] = index;
+        return child > 0;
+    }
+
+    /// A job that failed: what it said. Empty if none did.
+    std::string reap(const Workplace& place) {
+        for (auto job = running_.begin(); job != running_.end();) {
+            int status = 0;
+            if (::waitpid(job->first, &status, WNOHANG) != job->first) {
+                ++job;
+                continue;
+            }
+            const std::size_t index = job->second;
+            job = running_.erase(job);
+            if (status != 0)
+                return fmt::format("job {} failed: {}", index + 1,
+                                   first_line(fmt::format("{}/job-{}", place.path(), index)));
+        }
+        return "";
+    }
+
+    bool any_running() const { return !running_.empty(); }
+
+    std::uint64_t iterations_of_running() const {
+        const Result<std::string> answer = ask_service(socket_, "status");
+        if (!answer) return 0;
+        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
+        std::uint64_t sum = 0;
+        for (const nlohmann::json& row : status["jobs"]) sum += row.value("iterations", std::uint64_t{0});
+        return sum;
+    }
+
+    void stop_service() {
+        ::kill(service_, SIGTERM);
+        ::waitpid(service_, nullptr, 0);
+        service_ = -1;
+    }
+
+    std::size_t running() const { return running_.size(); }
+    std::vector<std::size_t> indices() const {
+        std::vector<std::size_t> all;
+        for (const auto& [child, index] : running_) all.push_back(index);
+        return all;
+    }
+
+private:
+    std::string socket_;
+    pid_t service_ = -1;
+    std::map<pid_t, std::size_t> running_;
+};
+
+}  // namespace
+
+Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress) {
+    const Workplace place;
+    const std::string output = place.path() + "/output";
+    const Result<double> units_per_ms = number_from({own_directory() + "/salus-job"}, {"--calibrate"}, output);
+    if (!units_per_ms) return Error{units_per_ms.error()};
+    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, Calibration> known;
+    std::vector<Calibration> all;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        progress(static_cast<double>(i) / static_cast<double>(jobs.size()));
+        const sim::Job& job = jobs[i];
+        const auto key = std::tuple(job.persistent.count, job.ephemeral.count, job.iteration_time.ns);
+        if (!known.contains(key)) {
+            // The memory's share first; arithmetic fills the rest.
+            const Result<double> memory_ms = number_from(job_command(job, 0), {"--measure", "15"}, output);
+            if (!memory_ms) return Error{memory_ms.error()};
+            const double rest_ms = std::max(job.iteration_time.seconds() * 1e3 - memory_ms.value(), 0.0);
+            Calibration calibration;
+            calibration.work = static_cast<std::uint64_t>(rest_ms * units_per_ms.value());
+            const Result<double> whole_ms = number_from(job_command(job, calibration.work), {"--measure", "15"}, output);
+            if (!whole_ms) return Error{whole_ms.error()};
+            calibration.iteration_time = seconds_of(whole_ms.value() / 1e3);
+            known[key] = calibration;
+        }
+        all.push_back(known[key]);
+    }
+    return all;
+}
+
+Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
+                             const Policy& policy, const RealRunOptions& options,
+                             const std::function<void(double)>& progress) {
+    const Workplace place;
+    if (place.path().empty()) return Error{"no directory for the run"};
+    Ensemble ensemble;
+    const Result<bool> started = ensemble.start_service(place, policy, options);
+    if (!started) return Error{started.error()};
+
+    std::vector<std::size_t> order(jobs.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return jobs[a].arrival < jobs[b].arrival; });
+    double whole = 0;
+    for (const sim::Job& job : jobs) whole += static_cast<double>(job.iterations);
+
+    std::vector<Instant> arrivals(jobs.size());
+    const Instant start = now();
+    std::size_t next = 0;
+    Instant shown{};
+    while (next < order.size() || ensemble.any_running()) {
+        while (next < order.size() && now() - start >= jobs[order[next]].arrival) {
+            const std::size_t index = order[next++];
+            arrivals[index] = now();
+            if (!ensemble.start_job(place, jobs[index], index, calibrations[index].work))
+                return Error{"a job cannot be started"};
+        }
+        const std::string failure = ensemble.reap(place);
+        if (!failure.empty()) return Error{failure};
+        if (now() - shown >= milliseconds(250)) {
+            shown = now();
+            double done = static_cast<double>(ensemble.iterations_of_running());
+            const std::vector<std::size_t> present = ensemble.indices();
+            for (std::size_t i = 0; i < next; ++i) {
+                if (std::find(present.begin(), present.end(), order[i]) == present.end())
+                    done += static_cast<double>(jobs[order[i]].iterations);
+            }
+            progress(done / whole);
+        }
+        wait_for(milliseconds(2));
+    }
+    ensemble.stop_service();
+
+    std::string trace;
+    for (const char* part : {"/state/trace.previous", "/state/trace"}) {
+        if (const Result<std::string> text = read_file(place.path() + part)) trace += text.value();
+    }
+    Result<sim::RecordedRun> recorded = sim::read_recorded_run(trace, find_policy, fallback_policy());
+    if (!recorded) return Error{"the trace of the run cannot be read: " + recorded.error()};
+    RealRun run;
+    run.replay_difference = recorded.value().replay.difference;
+    run.result = recorded.value().result;
+    run.result.jobs.assign(jobs.size(), {});
+    std::vector<std::size_t> position(recorded.value().jobs.size(), 0);
+    for (std::size_t i = 0; i < recorded.value().jobs.size(); ++i) {
+        const std::size_t job = recorded.value().numbers[i] - 1;
+        if (job >= jobs.size()) return Error{"the trace of the run names a job that was not started"};
+        position[i] = job;
+        run.result.jobs[job] = recorded.value().result.jobs[i];
+        run.result.jobs[job].arrival = arrivals[job];
+    }
+    for (sim::Segment segment : recorded.value().segments) {
+        segment.client = ClientId{static_cast<std::uint32_t>(position[index_of(segment.client)])};
+        segment.start = {(segment.start - start).ns};
+        segment.end = {(segment.end - start).ns};
+        run.segments.push_back(segment);
+    }
+    return run;
+}
+
+}  // namespace salus::cli

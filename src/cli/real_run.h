@@ -1,0 +1,42 @@
+// Runs a list of jobs for real: a service of its own, a salus-job for each job, and what came of it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/policy.h"
+#include "sim/job.h"
+#include "sim/simulation.h"
+
+namespace salus::cli {
+
+struct RealRunOptions {
+    Bytes capacity;
+    unsigned lanes = 0;
+    bool paging = true;
+    Duration min_turn = milliseconds(5);
+};
+
+struct RealRun {
+    sim::SimulationResult result;  ///< of jobs[i]
+    std::vector<sim::Segment> segments;
+    std::string replay_difference;  ///< empty: the recorded trace replays to identical decisions
+};
+
+/// What an iteration of a job costs on this machine: units of work, and how long it then takes alone.
+struct Calibration {
+    std::uint64_t work = 0;
+    Duration iteration_time;
+};
+
+/// One for each job. REQUIRES: nothing else runs meanwhile.
+Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress);
+
+/// `progress` is called now and then with the share of iterations done.
+Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
+                             const Policy& policy, const RealRunOptions& options,
+                             const std::function<void(double)>& progress);
+
+}  // namespace salus::cli

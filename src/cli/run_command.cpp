@@ -1,0 +1,246 @@
+// salus run: starts a job that shares the device, and stands in for it: signals go in, the exit status comes out.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/service_link.h"
+#include "cli/status_view.h"
+
+namespace salus::cli {
+namespace {
+
+struct Arguments {
+    std::string name;
+    int priority = 0;
+    double weight = 1;
+    std::uint64_t iterations = 0;
+    std::string memory_hint;
+    bool detach = false;
+    std::vector<std::string> command;
+};
+
+/// How long a job waits before its user is told for what.
+constexpr double kTellAfterS = 2;
+
+/// What the shell says, too: 127 not found, 126 not executable.
+[[noreturn]] void become(const std::vector<std::string>& command) {
+    std::vector<std::string> words = command;
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execvp(arguments[0], arguments.data());
+    const int why = errno;
+    std::fprintf(stderr, "salus: %s: %s\n", arguments[0], std::strerror(why));
+    ::_exit(why == ENOENT ? 127 : 126);
+}
+
+class Runner {
+public:
+    Runner(const Arguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
+
+    int run() {
+        announce();
+        if (arguments_.detach) {
+            log_ = new_log();
+            if (!go_to_background()) return 0;
+        }
+        start();
+        return supervise();
+    }
+
+private:
+    /// Tells the service of the job, starting one if none runs. Without a service the job runs all the same, and says so.
+    void announce() {
+        connection_.reset();
+        Result<wire::Descriptor> connection = connect_or_start(socket_);
+        if (!connection) return complain(connection.error());
+        wire::Run message;
+        message.job = job_;
+        message.name = wire::Text<64>(arguments_.name);
+        message.log = wire::Text<256>(log_);
+        if (!wire::send(connection.value().get(), message)) return complain("the service does not listen");
+        const wire::Received answer = wire::receive(connection.value().get());
+        const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
+        const auto* running = std::get_if<wire::Running>(&answer.message);
+        if (answer.kind == wire::Received::Kind::kMessage && sorry) return complain(std::string(sorry->why.view()));
+        if (answer.kind != wire::Received::Kind::kMessage || !running) return complain("the service does not answer");
+        job_ = running->job;
+        connection_ = std::move(connection).value();
+    }
+
+    void complain(const std::string& why) {
+        if (!complained_) std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why.c_str());
+        complained_ = true;
+    }
+
+    std::string new_log() const {
+        const std::string directory = log_directory();
+        std::error_code error;
+        std::filesystem::create_directories(directory, error);
+        std::string name = arguments_.name;
+        std::replace(name.begin(), name.end(), '/', '_');
+        return fmt::format("{}/{}-{}.log", directory, job_, name);
+    }
+
+    /// True in the process that goes on; the other one has told the user what to know.
+    bool go_to_background() {
+        const int output = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (output < 0) throw UsageError{fmt::format("{}: {}", log_, std::strerror(errno))};
+        const pid_t child = ::fork();
+        if (child < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
+        if (child > 0) {
+            fmt::print("job {} ({}) runs in the background; its output is in {}\n", job_, arguments_.name, log_);
+            return false;
+        }
+        ::setsid();
+        const int nothing = ::open("/dev/null", O_RDONLY);
+        ::dup2(nothing, STDIN_FILENO);
+        ::dup2(output, STDOUT_FILENO);
+        ::dup2(output, STDERR_FILENO);
+        announce();  // by the process that stays
+        return true;
+    }
+
+    void set_environment() const {
+        const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
+        set("SALUS_SOCKET", socket_);
+        set("SALUS_NAME", arguments_.name);
+        set("SALUS_PRIORITY", std::to_string(arguments_.priority));
+        set("SALUS_WEIGHT", fmt::format("{}", arguments_.weight));
+        if (job_ != 0) set("SALUS_JOB", std::to_string(job_));
+        if (arguments_.iterations > 0) set("SALUS_ITERATIONS", std::to_string(arguments_.iterations));
+        if (arguments_.memory_hint.empty()) return;
+        const auto parts = split(arguments_.memory_hint, '+');
+        set("SALUS_PERSISTENT_HINT", std::to_string(parse_bytes(parts[0])->count));
+        set("SALUS_EPHEMERAL_HINT", std::to_string(parse_bytes(parts[1])->count));
+    }
+
+    void start() {
+        // What the terminal stops it stops both of; all else is for the job.
+        ::sigfillset(&passed_on_);
+        for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+            ::sigdelset(&passed_on_, signal);
+        }
+        sigset_t before;
+        ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
+        child_ = ::fork();
+        if (child_ < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
+        if (child_ > 0) return;
+        ::sigprocmask(SIG_SETMASK, &before, nullptr);
+        set_environment();
+        become(arguments_.command);
+    }
+
+    int supervise() {
+        const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
+        for (;;) {
+            pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
+            ::poll(ready, connection_ ? 2 : 1, told_ ? -1 : 500);
+            signalfd_siginfo info{};
+            while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+                if (info.ssi_signo == SIGCHLD) continue;
+                // The terminal sends its signals to the job as well.
+                if (info.ssi_code != SI_KERNEL) ::kill(child_, static_cast<int>(info.ssi_signo));
+            }
+            int status = 0;
+            for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+                if (ended == child_) return end_like(status);
+            }
+            if (connection_ && ready[1].revents != 0) announce();  // the service is gone: bring it back
+            if (!told_) tell_if_waiting();
+        }
+    }
+
+    static int end_like(int status) {
+        if (WIFEXITED(status)) return WEXITSTATUS(status);
+        const int signal = WTERMSIG(status);
+        sigset_t only;
+        ::sigemptyset(&only);
+        ::sigaddset(&only, signal);
+        ::signal(signal, SIG_DFL);
+        ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+        if (signal != SIGQUIT && signal != SIGABRT && signal != SIGSEGV) ::raise(signal);  // those would leave a second core
+        return 128 + signal;
+    }
+
+    void tell_if_waiting() {
+        if (job_ == 0) return;
+        const Result<std::string> answer = ask_service(socket_, "status");
+        if (!answer) return;
+        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
+        if (!status.is_object()) return;
+        for (const nlohmann::json& row : status["jobs"]) {
+            if (row.value("job", 0u) != job_ || row.value("waiting_now_s", 0.0) < kTellAfterS) continue;
+            std::fprintf(stderr, "salus: %s %s\n", arguments_.name.c_str(), wait_text(row).c_str());
+            told_ = true;
+        }
+    }
+
+    Arguments arguments_;
+    std::string socket_;
+    std::string log_;
+    wire::Descriptor connection_;
+    std::uint32_t job_ = 0;
+    pid_t child_ = -1;
+    sigset_t passed_on_{};
+    bool told_ = false;
+    bool complained_ = false;
+};
+
+void check(Arguments& a) {
+    if (a.command.empty()) throw UsageError{"run what? salus run [options] -- COMMAND"};
+    if (a.name.empty()) a.name = std::filesystem::path(a.command.front()).filename().string();
+    if (a.name.size() > 63) a.name.resize(63);
+    if (std::any_of(a.name.begin(), a.name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+        throw UsageError{"--name: has control characters"};
+    if (!(a.weight > 0 && a.weight <= 1e6)) throw UsageError{"--weight: is more than 0 and at most 1000000"};
+    if (a.priority < -1'000'000 || a.priority > 1'000'000) throw UsageError{"--priority: is from -1000000 to 1000000"};
+    if (a.memory_hint.empty()) return;
+    const auto parts = split(a.memory_hint, '+');
+    if (parts.size() != 2 || !parse_bytes(parts[0]) || !parse_bytes(parts[1]))
+        throw UsageError{fmt::format("--memory-hint: '{}' is not P+T, such as 200MiB+2GiB", a.memory_hint)};
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& program, Action& action) {
+    CLI::App* run = program.add_subcommand("run", "Run a command as a job that shares the device");
+    auto a = std::make_shared<Arguments>();
+    run->add_option("--name", a->name, "What to call it (default: the command's name)");
+    run->add_option("--priority", a->priority, "Larger is more urgent (policy priority)");
+    run->add_option("--weight", a->weight, "Its share of the time (policy fair)")->capture_default_str();
+    run->add_option("--iterations", a->iterations, "How many it will run (policy srtf; ps shows progress)");
+    run->add_option("--memory-hint", a->memory_hint,
+                    "What it keeps, and what it needs inside an iteration: saves learning it")
+        ->type_name("P+T");
+    run->add_flag("--detach", a->detach, "Run in the background and keep a log (salus logs)");
+    run->add_option("command", a->command, "The command and its arguments, after --");
+    run->positionals_at_end();
+    run->prefix_command(false);
+    run->callback([a, &action] {
+        action = [a] {
+            check(*a);
+            return Runner(*a, wire::default_socket()).run();
+        };
+    });
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,117 @@
+#include "cli/service_link.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace salus::cli {
+namespace {
+
+void sleep_ms(long ms) {
+    const timespec time{ms / 1000, ms % 1000 * 1'000'000};
+    ::nanosleep(&time, nullptr);
+}
+
+std::string last_line_of(const std::string& path) {
+    std::ifstream file(path);
+    std::string last;
+    for (std::string line; std::getline(file, line);) {
+        if (!line.empty()) last = line;
+    }
+    return last;
+}
+
+}  // namespace
+
+Result<std::string> ask_service(const std::string& socket, const std::string& command) {
+    if (command.size() >= 384) return Error{"the command is too long"};
+    Result<wire::Descriptor> connection = wire::connect_to(socket);
+    if (!connection) return Error{connection.error()};
+    if (!wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)}))
+        return Error{"the service does not listen"};
+    wire::Received received = wire::receive(connection.value().get());
+    if (received.kind == wire::Received::Kind::kGarbage) return Error{"the service " + received.why};
+    if (received.kind != wire::Received::Kind::kMessage) return Error{"the service does not answer"};
+    if (const auto* sorry = std::get_if<wire::Sorry>(&received.message)) return Error{std::string(sorry->why.view())};
+    const auto* answer = std::get_if<wire::Answer>(&received.message);
+    if (!answer || !received.descriptors[0] || answer->size > (std::uint64_t{1} << 30))
+        return Error{"the service gave no answer"};
+    std::string text(answer->size, '\0');
+    if (::pread(received.descriptors[0].get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+        return Error{"the service's answer cannot be read"};
+    }
+    if (answer->ok == 0) return Error{text};
+    return text;
+}
+
+std::string own_directory() {
+    std::error_code error;
+    return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string state_directory() {
+    const char* named = std::getenv("SALUS_STATE");
+    if (named && *named) return named;
+    const char* state = std::getenv("XDG_STATE_HOME");
+    if (state && *state) return std::string(state) + "/salus";
+    const char* home = std::getenv("HOME");
+    if (home && *home) return std::string(home) + "/.local/state/salus";
+    return "/tmp/salus-" + std::to_string(::getuid());
+}
+
+Result<bool> start_service(const std::string& socket, const std::vector<std::string>& options) {
+    const std::string state = state_directory();
+    std::error_code error;
+    std::filesystem::create_directories(state, error);
+    const std::string log = state + "/salusd.log";
+    const wire::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!output) return Error{log + ": " + std::strerror(errno)};
+
+    std::vector<std::string> words = {own_directory() + "/salusd", "--socket", socket, "--state", state};
+    words.insert(words.end(), options.begin(), options.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const pid_t child = ::fork();
+    if (child < 0) return Error{std::string("fork: ") + std::strerror(errno)};
+    if (child == 0) {
+        ::setsid();  // it outlives the terminal
+        const int nothing = ::open("/dev/null", O_RDONLY);
+        ::dup2(nothing, STDIN_FILENO);
+        ::dup2(output.get(), STDOUT_FILENO);
+        ::dup2(output.get(), STDERR_FILENO);
+        if (::chdir("/") != 0) ::_exit(127);
+        ::execv(arguments[0], arguments.data());
+        ::_exit(127);
+    }
+    for (int i = 0; i < 500; ++i) {
+        if (wire::connect_to(socket)) return true;
+        int status = 0;
+        if (::waitpid(child, &status, WNOHANG) == child) {
+            // Two may have been started at once: the other one has the lock.
+            if (wire::connect_to(socket)) return true;
+            if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return Error{"cannot start " + words[0]};
+            return Error{"the service did not start: " + last_line_of(log)};
+        }
+        sleep_ms(10);
+    }
+    return Error{"the service does not come up; see " + log};
+}
+
+Result<wire::Descriptor> connect_or_start(const std::string& socket) {
+    Result<wire::Descriptor> connection = wire::connect_to(socket);
+    if (connection) return connection;
+    const Result<bool> started = start_service(socket, {});
+    if (!started) return Error{started.error()};
+    return wire::connect_to(socket);
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,401 @@
+#include "cli/top_command.h"
+
+#include <langinfo.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <clocale>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "cli/columns.h"
+#include "cli/commands.h"
+#include "cli/status_view.h"
+#include "cli/top_view.h"
+#include "wire/socket.h"
+
+#define NCURSES_NOMACROS  // `clear`, `move`, `erase` and the like as functions, not macros
+#include <ncurses.h>
+
+namespace salus::cli {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using Ask = std::function<Result<std::string>(const std::string& command)>;
+
+constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// --------------------------------------------------------------------------------------------------------- signals
+
+volatile sig_atomic_t ending_signal = 0;
+
+/// Signals that end us only leave a note. They, and changes of the screen's size, come in while we wait and at no other
+/// time, so that none is missed and none comes amid curses.
+class Signals {
+public:
+    Signals() {
+        ending_signal = 0;
+        struct sigaction action {};
+        action.sa_handler = [](int signal) { ending_signal = signal; };
+        ::sigemptyset(&action.sa_mask);
+        sigset_t blocked;
+        ::sigemptyset(&blocked);
+        ::sigaddset(&blocked, SIGWINCH);
+        for (const int signal : kEndingSignals) ::sigaddset(&blocked, signal);
+        ::pthread_sigmask(SIG_BLOCK, &blocked, &mask_before_);
+        for (std::size_t i = 0; i < kEndingSignals.size(); ++i) ::sigaction(kEndingSignals[i], &action, &before_[i]);
+        ::sigaction(SIGWINCH, nullptr, &resize_before_);
+    }
+    ~Signals() {
+        // One that is pending is ours still: it is delivered before the old handlers are back.
+        ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+        for (std::size_t i = 0; i < kEndingSignals.size(); ++i) ::sigaction(kEndingSignals[i], &before_[i], nullptr);
+        ::sigaction(SIGWINCH, &resize_before_, nullptr);
+    }
+    Signals(const Signals&) = delete;
+    Signals& operator=(const Signals&) = delete;
+
+    /// To wait with.
+    const sigset_t& open_mask() const { return mask_before_; }
+
+private:
+    sigset_t mask_before_{};
+    std::array<struct sigaction, kEndingSignals.size()> before_{};
+    struct sigaction resize_before_ {};
+};
+
+// ---------------------------------------------------------------------------------------------------------- asking
+
+/// Asks the service in a thread of its own: a service that hangs is not to hang us.
+class Asker {
+public:
+    explicit Asker(Ask ask) : shared_(std::make_shared<Shared>()) {
+        shared_->ask = std::move(ask);
+        shared_->ready = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!shared_->ready) throw Failure{fmt::format("eventfd: {}", std::strerror(errno))};
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it: signals are for the one that waits
+        thread_ = std::thread([shared = shared_] { shared->run(); });
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    ~Asker() {
+        std::unique_lock lock(shared_->mutex);
+        shared_->ending = true;
+        shared_->changed.notify_all();
+        const bool ended = shared_->changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return shared_->ended; });
+        lock.unlock();
+        if (ended) thread_.join();
+        else thread_.detach();  // it has its own share of what it uses
+    }
+    Asker(const Asker&) = delete;
+    Asker& operator=(const Asker&) = delete;
+
+    /// Readable when there is an answer.
+    int descriptor() const { return shared_->ready.get(); }
+    /// False: the last question is still open.
+    bool ask() {
+        const std::lock_guard lock(shared_->mutex);
+        if (shared_->asked) return false;
+        shared_->asked = true;
+        shared_->changed.notify_all();
+        return true;
+    }
+    /// Throws what `ask` threw.
+    std::optional<Result<std::string>> answer() {
+        std::uint64_t count = 0;
+        [[maybe_unused]] const ssize_t got = ::read(shared_->ready.get(), &count, sizeof count);
+        const std::lock_guard lock(shared_->mutex);
+        if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
+        return std::exchange(shared_->answer, std::nullopt);
+    }
+
+private:
+    struct Shared {
+        Ask ask;
+        wire::Descriptor ready;
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool asked = false;
+        bool ending = false;
+        bool ended = false;
+        std::optional<Result<std::string>> answer;
+        std::exception_ptr failure;
+
+        void run() {
+            std::unique_lock lock(mutex);
+            for (;;) {
+                changed.wait(lock, [&] { return asked || ending; });
+                if (ending) break;
+                lock.unlock();
+                std::optional<Result<std::string>> got;
+                std::exception_ptr thrown;
+                try {
+                    got = ask("status");
+                } catch (...) {
+                    thrown = std::current_exception();
+                }
+                lock.lock();
+                answer = std::move(got);
+                failure = thrown;
+                asked = false;
+                constexpr std::uint64_t kOne = 1;
+                [[maybe_unused]] const ssize_t put = ::write(ready.get(), &kOne, sizeof kOne);
+            }
+            ended = true;
+            changed.notify_all();
+        }
+    };
+
+    std::shared_ptr<Shared> shared_;
+    std::thread thread_;
+};
+
+// -------------------------------------------------------------------------------------------------------- terminal
+
+CheckHandler check_handler_before = nullptr;
+
+/// The terminal while curses has it. One at a time.
+class Terminal {
+public:
+    Terminal() {
+        std::setlocale(LC_CTYPE, "");
+        unicode_ = std::strcmp(::nl_langinfo(CODESET), "UTF-8") == 0;
+        screen_ = ::newterm(nullptr, stdout, stdin);
+        if (!screen_) complain_of_terminal();
+        static char move_cursor[] = "cup";  // curses would go on without it, and make a mess
+        if (const char* found = ::tigetstr(move_cursor); !found || found == reinterpret_cast<const char*>(-1)) {
+            ::endwin();
+            ::delscreen(screen_);
+            complain_of_terminal();
+        }
+        check_handler_before = set_check_handler(give_back_and_fail);
+        ::cbreak();
+        ::noecho();
+        ::nonl();
+        ::keypad(stdscr, true);
+        ::nodelay(stdscr, true);
+        ::curs_set(0);
+        coloured_ = ::has_colors() && ::start_color() == OK;
+        if (!coloured_) return;
+        const short background = ::use_default_colors() == OK ? -1 : COLOR_BLACK;
+        for (const auto& [pair, colour] : kColours) ::init_pair(pair, colour, background);
+    }
+    ~Terminal() {
+        set_check_handler(check_handler_before);
+        ::endwin();
+        ::delscreen(screen_);
+    }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+
+    bool unicode() const { return unicode_; }
+    int width() const { return getmaxx(stdscr); }
+    int height() const { return getmaxy(stdscr); }
+    /// ERR: none.
+    int key() { return ::wgetch(stdscr); }
+
+    void show(const std::vector<Line>& lines) {
+        ::werase(stdscr);
+        for (std::size_t y = 0; y < lines.size(); ++y) {
+            for (const Piece& piece : lines[y]) {
+                const auto [attributes, pair] = look_of(piece.style);
+                ::wattr_set(stdscr, attributes, pair, nullptr);
+                const std::string text = unicode_ ? piece.text : ascii(piece.text);
+                ::mvwaddstr(stdscr, static_cast<int>(y), piece.column, text.c_str());
+            }
+        }
+        ::wattr_set(stdscr, A_NORMAL, 0, nullptr);
+        ::wrefresh(stdscr);
+    }
+
+private:
+    static constexpr short kGreen = 1, kYellow = 2, kRed = 3, kCyan = 4;
+    static constexpr std::array<std::pair<short, short>, 4> kColours = {
+        {{kGreen, COLOR_GREEN}, {kYellow, COLOR_YELLOW}, {kRed, COLOR_RED}, {kCyan, COLOR_CYAN}}};
+
+    [[noreturn]] static void complain_of_terminal() {
+        const char* name = std::getenv("TERM");
+        throw UsageError{fmt::format("top: this terminal (TERM={}) cannot show a full screen; salus ps lists jobs",
+                                     name ? printable(name) : "")};
+    }
+
+    /// A failed check says so on standard error, which nobody would see while curses has the screen.
+    static void give_back_and_fail(const std::string& message) {
+        ::endwin();
+        check_handler_before(message);
+    }
+
+    std::pair<attr_t, short> look_of(Style style) const {
+        const auto colour = [&](short pair) { return coloured_ ? pair : short{0}; };
+        switch (style) {
+            case Style::kPlain: return {A_NORMAL, 0};
+            case Style::kBold: return {A_BOLD, 0};
+            case Style::kDim: return {A_DIM, 0};
+            case Style::kRunning: return {A_BOLD, colour(kGreen)};
+            case Style::kWarning: return {A_NORMAL, colour(kYellow)};
+            case Style::kError: return {A_BOLD, colour(kRed)};
+            case Style::kBar: return {A_NORMAL, colour(kCyan)};
+            case Style::kHeader: return {A_REVERSE, 0};
+            case Style::kSorted: return {A_REVERSE | A_BOLD, colour(kCyan)};
+        }
+        return {A_NORMAL, 0};
+    }
+
+    /// One '?' for each column that the terminal has no character for.
+    static std::string ascii(const std::string& text) {
+        const bool plain =
+            std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+        if (plain) return text;
+        std::string out;
+        for (std::size_t i = 0; i < text.size();) {
+            std::size_t end = i + 1;
+            while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+            const std::string character = text.substr(i, end - i);
+            out += character.size() == 1 ? character : std::string(static_cast<std::size_t>(width_of(character)), '?');
+            i = end;
+        }
+        return out;
+    }
+
+    SCREEN* screen_ = nullptr;
+    bool unicode_ = false;
+    bool coloured_ = false;
+};
+
+// -------------------------------------------------------------------------------------------------------------- top
+
+class Top {
+public:
+    Top(const Ask& ask, double interval_s)
+        : asker_(ask), interval_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_s))) {
+        options_.unicode = terminal_.unicode();
+    }
+
+    /// The signal that ended it; 0: the user.
+    int run() {
+        while (ending_signal == 0) {
+            if (Clock::now() >= next_) look();
+            draw();
+            if (!wait()) break;
+        }
+        return ending_signal;
+    }
+
+private:
+    void look() {
+        const auto now = Clock::now();
+        next_ = now + interval_;
+        if (asker_.ask()) asked_at_ = now;
+        else if (now - asked_at_ >= kPatience) trouble_ = "the service does not answer; still trying";
+    }
+
+    void take_answer() {
+        const auto answer = asker_.answer();
+        if (!answer) return;
+        if (!*answer) {
+            trouble_ = answer->error() + "; still trying";
+            return;
+        }
+        json status = json::parse(answer->value(), nullptr, false);
+        if (!status.is_object()) {
+            trouble_ = "the service's answer makes no sense; still trying";
+            return;
+        }
+        rates_.update(status);
+        status_ = std::move(status);
+        trouble_.clear();
+    }
+
+    void draw() {
+        options_.width = terminal_.width();
+        options_.height = terminal_.height();
+        if (!trouble_.empty()) terminal_.show(trouble_lines(trouble_, options_));
+        else if (status_.is_object()) terminal_.show(top_lines(status_, rates_, options_));
+    }
+
+    /// Until there is something to do. False: the user wants no more, or the terminal is gone.
+    bool wait() {
+        const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(next_ - Clock::now()).count();
+        const timespec timeout{left > 0 ? left / 1'000'000'000 : 0, left > 0 ? left % 1'000'000'000 : 0};
+        std::array<pollfd, 2> ready = {{{STDIN_FILENO, POLLIN, 0}, {asker_.descriptor(), POLLIN, 0}}};
+        const int count = ::ppoll(ready.data(), ready.size(), &timeout, &signals_.open_mask());
+        if (count > 0 && ready[1].revents != 0) take_answer();
+        bool any = false;
+        for (int key = terminal_.key(); key != ERR; key = terminal_.key()) {  // asks for the size of the screen, too
+            any = true;
+            if (!act_on(key)) return false;
+        }
+        const bool silent = count > 0 && ready[0].revents != 0 && !any;  // readable, and nothing to read: it is gone
+        silences_ = silent ? silences_ + 1 : 0;
+        return silences_ < 10;
+    }
+
+    bool act_on(int key) {
+        switch (key) {
+            case 'q':
+            case 'Q': return false;
+            case 's': options_.sort = SortKey::kShare; break;
+            case 'i': options_.sort = SortKey::kIterations; break;
+            case 'w': options_.sort = SortKey::kWaiting; break;
+            case 'j': options_.sort = SortKey::kJob; break;
+            case KEY_UP: --options_.first; break;
+            case KEY_DOWN: ++options_.first; break;
+            case KEY_PPAGE: options_.first -= options_.height / 2; break;
+            case KEY_NPAGE: options_.first += options_.height / 2; break;
+            case KEY_HOME: options_.first = 0; break;
+            case 'L' - '@': ::clearok(stdscr, true); break;  // Ctrl-L: what others wrote on the screen goes
+            default: break;
+        }
+        return true;
+    }
+
+    static constexpr auto kPatience = std::chrono::seconds(3);
+
+    // Handlers stand before curses would set its own, and stay until it is gone; the thread goes first.
+    Signals signals_;
+    Terminal terminal_;
+    Asker asker_;
+    Clock::duration interval_;
+    Clock::time_point next_ = Clock::now();
+    Clock::time_point asked_at_;
+    TopOptions options_;
+    Rates rates_;
+    json status_;
+    std::string trouble_;
+    int silences_ = 0;
+};
+
+}  // namespace
+
+int run_top(const Ask& ask, double interval_s) {
+    if (::isatty(STDOUT_FILENO) != 1 || ::isatty(STDIN_FILENO) != 1)
+        throw UsageError{"top: needs a terminal; salus ps lists jobs anywhere"};
+    try {
+        const int signal = Top(ask, interval_s).run();
+        return signal == 0 || signal == SIGINT ? 0 : 128 + signal;  // Ctrl-C is a way to quit as well
+    } catch (...) {
+        throw;  // what nobody above catches would not unwind, and leave the terminal to the shell as it is
+    }
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,294 @@
+#include "cli/top_view.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/columns.h"
+
+namespace salus::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBarWidth = 10;
+constexpr int kNameMax = 24;
+constexpr int kWhyMin = 24;  ///< less would say nothing
+
+struct Row {
+    JobCells cells;
+    double job, share, iterations, waited_s;
+    double progress = -1;  ///< negative: not known
+    Style style = Style::kPlain;
+};
+
+Style style_of(const std::string& state) {
+    if (state == "running") return Style::kRunning;
+    if (state == "refused") return Style::kError;
+    if (state == "paused" || state == "stopped" || state == "growing" || state == "leaving") return Style::kWarning;
+    return Style::kPlain;
+}
+
+Row row_of(const json& job, const Rate& rate) {
+    Row row{cells_of(job, rate), number_in(job, "job").value_or(0), rate.share.value_or(-1),
+            rate.iterations_per_s.value_or(-1), number_in(job, "waited_s").value_or(-1)};
+    const double total = number_in(job, "iterations_total").value_or(0);
+    if (total > 0) row.progress = std::clamp(number_in(job, "iterations").value_or(0) / total, 0.0, 1.0);
+    row.style = style_of(row.cells.state);
+    return row;
+}
+
+std::vector<Row> sorted_rows(const json& status, const Rates& rates, SortKey key) {
+    std::vector<Row> rows;
+    for (const json& job : part_of(status, "jobs")) rows.push_back(row_of(job, rates.of(job)));
+    const auto value = [&](const Row& row) {
+        switch (key) {
+            case SortKey::kJob: return -row.job;
+            case SortKey::kShare: return row.share;
+            case SortKey::kIterations: return row.iterations;
+            case SortKey::kWaiting: return row.waited_s;
+        }
+        return 0.0;
+    };
+    std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return value(a) > value(b); });
+    return rows;
+}
+
+/// Puts pieces one after the other, up to the width of the screen.
+class LineWriter {
+public:
+    explicit LineWriter(const TopOptions& options) : options_(options) {}
+
+    int at() const { return at_; }
+    int left() const { return options_.width - at_; }
+    void add(std::string_view text, Style style = Style::kPlain) {
+        const int width = width_of(text);
+        std::string shown = shorten(text, left(), options_.unicode ? "…" : "~");
+        if (!shown.empty()) line_.push_back({at_, std::move(shown), style});
+        at_ += width;  // beyond the edge if it was shortened: nothing more follows
+    }
+    void skip(int columns) { at_ += columns; }
+    /// In so many columns, whatever its length.
+    void cell(std::string_view text, int width, Align align, Style style) {
+        add(pad(shorten(text, width, options_.unicode ? "…" : "~"), width, align), style);
+    }
+    Line take() && { return std::move(line_); }
+
+private:
+    const TopOptions& options_;
+    Line line_;
+    int at_ = 0;
+};
+
+// ------------------------------------------------------------------------------------------------------------ header
+
+Line title_line(const json& status, const std::vector<Row>& rows, const TopOptions& options) {
+    const json& service = part_of(status, "service");
+    const auto in_state = [&](const char* state) {
+        return std::count_if(rows.begin(), rows.end(), [&](const Row& row) { return row.cells.state == state; });
+    };
+    LineWriter line(options);
+    line.add("Salus", Style::kBold);
+    line.add(fmt::format("   {} on {}   up {}   ", text_in(service, "policy"), text_in(service, "device"),
+                         format_seconds(number_in(service, "uptime_s").value_or(0))));
+    line.add(fmt::format("{} jobs", rows.size()), Style::kBold);
+    line.add(fmt::format(": {} running, {} waiting", in_state("running"), in_state("waiting")));
+    return std::move(line).take();
+}
+
+Line memory_line(const json& service, const TopOptions& options) {
+    const Bytes reserved = bytes_in(service, "reserved").value_or(Bytes{});
+    const Bytes capacity = bytes_in(service, "capacity").value_or(Bytes{});
+    const double share = capacity.count > 0 ? reserved.mib() / capacity.mib() : 0;
+    LineWriter line(options);
+    line.add("memory  ");
+    line.add(bar(share, std::clamp(options.width - 50, 10, 50), options.unicode), Style::kBar);
+    line.add(fmt::format(" {:3.0f} %  {} of {} reserved", 100 * share, format_bytes(reserved), format_bytes(capacity)));
+    return std::move(line).take();
+}
+
+Line lanes_line(const json& status, const TopOptions& options) {
+    const json& lanes = part_of(part_of(status, "service"), "lanes");
+    LineWriter line(options);
+    line.add("lanes   ");
+    if (lanes.empty()) line.add("none");
+    for (const json& lane : lanes) {
+        const std::string holder = holder_text(status, lane);
+        line.add(fmt::format("{:.0f}: {} ", number_in(lane, "lane").value_or(0),
+                             format_bytes(bytes_in(lane, "size").value_or(Bytes{}))));
+        line.add(holder.empty() ? "free" : holder, holder.empty() ? Style::kDim : Style::kRunning);
+        line.add("   ");
+    }
+    return std::move(line).take();
+}
+
+Line turns_line(const json& service, const Rates& rates, const TopOptions& options) {
+    const json& statistics = part_of(service, "statistics");
+    const auto per_s = [](std::optional<double> rate) { return rate ? format_rate(*rate) : "-"; };
+    const auto count = [&](const char* key) { return number_in(statistics, key).value_or(0); };
+    LineWriter line(options);
+    line.add(fmt::format("turns   {}/s   switches {}/s, {:.0f} so far   page-outs {:.0f}", per_s(rates.turns_per_s()),
+                         per_s(rates.switches_per_s()), count("switches"), count("page_outs")));
+    const bool silent = part_of(service, "trace").is_object() && !flag_in(part_of(service, "trace"), "recording");
+    if (silent) line.add("   the trace is no longer recorded", Style::kWarning);
+    return std::move(line).take();
+}
+
+Line help_line(const TopOptions& options, const std::string& position) {
+    constexpr std::array<std::pair<const char*, SortKey>, 4> kKeys = {{{"s share", SortKey::kShare},
+                                                                       {"i iterations", SortKey::kIterations},
+                                                                       {"w waiting", SortKey::kWaiting},
+                                                                       {"j job", SortKey::kJob}}};
+    LineWriter line(options);
+    line.add("q quit   sort by:", Style::kDim);
+    for (const auto& [text, key] : kKeys) {
+        line.add("  ");
+        line.add(text, key == options.sort ? Style::kBold : Style::kDim);
+    }
+    if (!position.empty()) line.add("   " + position);
+    return std::move(line).take();
+}
+
+// ------------------------------------------------------------------------------------------------------------- table
+
+struct Column {
+    const char* title;
+    std::string JobCells::*text;
+    int width;  ///< at least: so that the table does not jump when figures change
+    Align align;
+    SortKey sorts = SortKey::kJob;
+};
+
+std::vector<Column> columns_for(const std::vector<Row>& rows) {
+    using enum Align;
+    std::vector<Column> columns = {{"JOB", &JobCells::job, 3, kRight},
+                                   {"NAME", &JobCells::name, 8, kLeft},
+                                   {"STATE", &JobCells::state, 9, kLeft},
+                                   {"LANE", &JobCells::lane, 4, kRight},
+                                   {"IT/S", &JobCells::rate, 5, kRight, SortKey::kIterations},
+                                   {"SHARE", &JobCells::share, 5, kRight, SortKey::kShare},
+                                   {"P", &JobCells::persistent, 8, kRight},
+                                   {"T", &JobCells::ephemeral, 8, kRight},
+                                   {"WAITED", &JobCells::waited, 7, kRight, SortKey::kWaiting}};
+    for (Column& column : columns) {
+        for (const Row& row : rows) column.width = std::max(column.width, width_of(row.cells.*column.text));
+    }
+    columns[1].width = std::min(columns[1].width, kNameMax);
+    return columns;
+}
+
+/// How the table is laid out. Where a line has no room for all of a job, it takes two, if the screen has room for that.
+struct Layout {
+    std::vector<Column> columns;
+    int iterations_width = 0;
+    bool wide = false;
+    bool two_lines = false;
+
+    Layout(const std::vector<Row>& rows, int width, int height) : columns(columns_for(rows)) {
+        for (const Row& row : rows) iterations_width = std::max(iterations_width, width_of(row.cells.iterations));
+        iterations_width = std::max(iterations_width, 10);
+        int fixed = -1;
+        for (const Column& column : columns) fixed += column.width + 1;
+        // A long name gives way first.
+        const int excess = std::clamp(fixed - width, 0, columns[1].width - 8);
+        columns[1].width -= excess;
+        wide = width - fixed >= progress_width() + kWhyMin + 4;
+        two_lines = !wide && 2 * static_cast<int>(rows.size()) <= height;
+    }
+
+    int progress_width() const { return kBarWidth + 8 + iterations_width; }
+    int lines_each() const { return two_lines ? 2 : 1; }
+};
+
+/// The bar is for jobs whose total is known.
+void add_progress(LineWriter& line, const Row& row, const Layout& layout, bool unicode) {
+    if (row.progress < 0) {
+        const std::string text = row.cells.iterations == "-" ? "" : row.cells.iterations + " iterations";
+        return line.cell(text, layout.progress_width(), Align::kLeft, Style::kPlain);
+    }
+    line.add(bar(row.progress, kBarWidth, unicode), Style::kBar);
+    line.add(fmt::format(" {:3.0f} %  ", 100 * row.progress));
+    line.cell(row.cells.iterations, layout.iterations_width, Align::kLeft, Style::kPlain);
+}
+
+Line table_header(const Layout& layout, const TopOptions& options) {
+    LineWriter line(options);
+    for (const Column& column : layout.columns) {
+        const bool by_job = options.sort == SortKey::kJob && column.text == &JobCells::job;
+        const bool sorted = by_job || (options.sort != SortKey::kJob && column.sorts == options.sort);
+        if (line.at() > 0) line.add(" ", Style::kHeader);
+        line.cell(column.title, column.width, column.align, sorted ? Style::kSorted : Style::kHeader);
+    }
+    if (layout.wide) line.add(pad("  PROGRESS", layout.progress_width() + 2, Align::kLeft), Style::kHeader);
+    if (!layout.two_lines && line.left() > 2) line.add("  WHY", Style::kHeader);
+    line.add(std::string(static_cast<std::size_t>(std::max(line.left(), 0)), ' '), Style::kHeader);
+    return std::move(line).take();
+}
+
+void add_row(std::vector<Line>& lines, const Row& row, const Layout& layout, const TopOptions& options) {
+    LineWriter line(options);
+    for (const Column& column : layout.columns) {
+        if (line.at() > 0) line.skip(1);
+        line.cell(row.cells.*column.text, column.width, column.align, row.style);
+    }
+    if (layout.wide) {
+        line.skip(2);
+        add_progress(line, row, layout, options.unicode);
+    }
+    if (!layout.two_lines && line.left() > 2) {
+        line.skip(2);
+        line.add(row.cells.why, Style::kDim);
+    }
+    lines.push_back(std::move(line).take());
+    if (!layout.two_lines) return;
+    LineWriter second(options);
+    second.skip(layout.columns.front().width + 1);
+    add_progress(second, row, layout, options.unicode);
+    second.skip(2);
+    second.add(row.cells.why, Style::kDim);
+    lines.push_back(std::move(second).take());
+}
+
+/// Fills the screen up to its last line, which is `help`.
+std::vector<Line> on_screen(std::vector<Line> lines, Line help, const TopOptions& options) {
+    const auto height = static_cast<std::size_t>(std::max(options.height, 1));
+    lines.resize(height - 1);
+    lines.push_back(std::move(help));
+    return lines;
+}
+
+}  // namespace
+
+std::vector<Line> top_lines(const json& status, const Rates& rates, TopOptions& options) {
+    const std::vector<Row> rows = sorted_rows(status, rates, options.sort);
+    const json& service = part_of(status, "service");
+    std::vector<Line> lines = {title_line(status, rows, options),
+                               memory_line(service, options),
+                               lanes_line(status, options),
+                               turns_line(service, rates, options),
+                               {}};
+    const int room = std::max(options.height - static_cast<int>(lines.size()) - 2, 1);
+    const Layout layout(rows, options.width, room);
+    const int count = static_cast<int>(rows.size());
+    const int fit = std::max(room / layout.lines_each(), 1);
+    options.first = std::clamp(options.first, 0, std::max(count - fit, 0));
+    if (rows.empty()) lines.push_back({{0, cut("no jobs", options.width), Style::kDim}});
+    else lines.push_back(table_header(layout, options));
+    const int last = std::min(options.first + fit, count);
+    for (int i = options.first; i < last; ++i) add_row(lines, rows[static_cast<std::size_t>(i)], layout, options);
+    const std::string position =
+        last - options.first < count ? fmt::format("{} to {} of {}: up, down", options.first + 1, last, count) : "";
+    return on_screen(std::move(lines), help_line(options, position), options);
+}
+
+std::vector<Line> trouble_lines(const std::string& why, const TopOptions& options) {
+    LineWriter title(options), reason(options);
+    title.add("Salus", Style::kBold);
+    reason.add(printable(why), Style::kError);
+    return on_screen({std::move(title).take(), {}, std::move(reason).take()}, help_line(options, ""), options);
+}
+
+}  // namespace salus::cli

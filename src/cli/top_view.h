@@ -1,0 +1,38 @@
+// What `salus top` shows: lines of styled text for a screen of any size. Pure; the terminal is top_command.cpp's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/status_view.h"
+
+namespace salus::cli {
+
+enum class Style { kPlain, kBold, kDim, kRunning, kWarning, kError, kBar, kHeader, kSorted };
+
+struct Piece {
+    int column = 0;
+    std::string text;
+    Style style = Style::kPlain;
+};
+using Line = std::vector<Piece>;
+
+enum class SortKey { kJob, kShare, kIterations, kWaiting };
+
+struct TopOptions {
+    int width = 80;
+    int height = 24;
+    bool unicode = true;  ///< what the terminal can show
+    SortKey sort = SortKey::kJob;
+    int first = 0;  ///< the job at the top of the list: top_lines() brings it into range
+};
+
+/// No more lines than the screen has, none wider than it is. The last line is the help, at the bottom of the screen.
+std::vector<Line> top_lines(const nlohmann::json& status, const Rates& rates, TopOptions& options);
+
+/// The same when there is nothing to show but why.
+std::vector<Line> trouble_lines(const std::string& why, const TopOptions& options);
+
+}  // namespace salus::cli

@@ -1,0 +1,157 @@
+#include "cli/top_view.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cli/columns.h"
+
+namespace salus::cli {
+namespace {
+
+using nlohmann::json;
+
+json job_of(int id, const std::string& name, const char* state, double iterations) {
+    json job = {{"job", id},
+                {"client", id},
+                {"name", name},
+                {"state", state},
+                {"waits_for", ""},
+                {"lane", 0},
+                {"attached_s", 10.0},
+                {"iterations", iterations},
+                {"attained_s", iterations / 100},
+                {"waited_s", 10.0 * (id % 3)},
+                {"waiting_now_s", 0.0},
+                {"persistent", 64 << 20},
+                {"ephemeral", 256 << 20}};
+    if (std::string_view(state) == "waiting") job.update({{"waits_for", "turn"}, {"behind", "vae"}, {"behind_job", 1}});
+    return job;
+}
+
+json status_of(int jobs) {
+    json status = {{"service",
+                    {{"uptime_s", 60.0},
+                     {"device", "host"},
+                     {"policy", "fair"},
+                     {"capacity", 4ll << 30},
+                     {"reserved", 1ll << 30},
+                     {"lanes", {{{"lane", 0}, {"size", 256 << 20}, {"holder", 1}}}},
+                     {"statistics", {{"turns", 100}, {"switches", 50}}}}},
+                   {"jobs", json::array()}};
+    for (int i = 1; i <= jobs; ++i) {
+        json job = job_of(i, i == 1 ? "vae" : "resnet" + std::to_string(i), i == 1 ? "running" : "waiting", 100.0 * (i % 4));
+        if (i % 2 == 0) job["iterations_total"] = 400;
+        status["jobs"].push_back(job);
+    }
+    return status;
+}
+
+/// As it would stand on the screen.
+std::vector<std::string> text_of(const std::vector<Line>& lines, int width) {
+    std::vector<std::string> out;
+    for (const Line& line : lines) {
+        std::string text;
+        for (const Piece& piece : line) {
+            EXPECT_GE(piece.column, width_of(text)) << "pieces overlap";
+            text = pad(text, piece.column, Align::kLeft) + piece.text;
+        }
+        EXPECT_LE(width_of(text), width) << text;
+        text.erase(text.find_last_not_of(' ') + 1);
+        out.push_back(text);
+    }
+    return out;
+}
+
+std::vector<std::string> shown(const json& status, TopOptions options) {
+    Rates rates;
+    rates.update(status);
+    return text_of(top_lines(status, rates, options), options.width);
+}
+
+TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
+    const auto lines = shown(status_of(2), {.unicode = false});
+    ASSERT_EQ(lines.size(), 24u);
+    EXPECT_EQ(lines[0], "Salus   fair on host   up 60.0 s   2 jobs: 1 running, 1 waiting");
+    EXPECT_EQ(lines[1], "memory  ########......................  25 %  1.0 GiB of 4.0 GiB reserved");
+    EXPECT_EQ(lines[2], "lanes   0: 256 MiB vae (job 1)");
+    EXPECT_EQ(lines[3], "turns   -/s   switches -/s, 50 so far   page-outs 0");
+    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED");
+    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s");
+    EXPECT_EQ(lines[7], "    100 iterations");
+    EXPECT_EQ(lines[8], "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s");
+    EXPECT_EQ(lines[9], "    #####.....  50 %  200/400     waits for its turn, after vae (job 1)");
+    EXPECT_EQ(lines[23], "q quit   sort by:  s share  i iterations  w waiting  j job");
+}
+
+TEST(TopView, OnAWideScreenItTakesOne) {
+    const auto lines = shown(status_of(2), {.width = 140, .height = 40});
+    ASSERT_EQ(lines.size(), 40u);
+    EXPECT_EQ(lines[5],
+              "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED  PROGRESS                      WHY");
+    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s  100 iterations");
+    EXPECT_EQ(lines[7],
+              "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░  50 %  200/400   "
+              "  waits for its turn, after vae (job 1)");
+}
+
+TEST(TopView, RunningJobsStandOut) {
+    TopOptions options;
+    Rates rates;
+    const auto lines = top_lines(status_of(2), rates, options);
+    EXPECT_EQ(lines[6].front().style, Style::kRunning);
+    EXPECT_EQ(lines[8].front().style, Style::kPlain);
+}
+
+TEST(TopView, Sorts) {
+    const auto order = [](SortKey key) {
+        std::string ids;
+        const auto lines = shown(status_of(4), {.width = 140, .sort = key});
+        for (std::size_t i = 6; i < 10; ++i) ids += lines[i][2];
+        return ids;
+    };
+    EXPECT_EQ(order(SortKey::kJob), "1234");
+    EXPECT_EQ(order(SortKey::kShare), "3214");
+    EXPECT_EQ(order(SortKey::kIterations), "3214");
+    EXPECT_EQ(order(SortKey::kWaiting), "2143");
+}
+
+TEST(TopView, MoreJobsThanLinesCanBeScrolled) {
+    TopOptions options{.width = 100, .first = 1000};
+    const json status = status_of(30);
+    Rates rates;
+    auto lines = text_of(top_lines(status, rates, options), options.width);
+    EXPECT_EQ(options.first, 13);
+    EXPECT_TRUE(lines[6].starts_with(" 14 resnet14"));
+    EXPECT_TRUE(lines[22].starts_with(" 30 resnet30"));
+    EXPECT_TRUE(lines[23].ends_with("14 to 30 of 30: up, down"));
+    options.first = -5;
+    lines = text_of(top_lines(status, rates, options), options.width);
+    EXPECT_EQ(options.first, 0);
+    EXPECT_TRUE(lines[6].starts_with("  1 vae"));
+}
+
+TEST(TopView, FitsAnyScreen) {
+    json status = status_of(9);
+    status["jobs"][3]["name"] = "a name that is much longer than there is room for, 変分法変分法変分法";
+    status["jobs"].push_back({{"job", 10}, {"state", "starting"}});
+    for (const json& what : {status, status_of(0), json::object(), json()}) {
+        for (const int width : {1, 2, 10, 20, 40, 66, 79, 80, 81, 100, 120, 140, 300}) {
+            for (const int height : {1, 2, 5, 6, 7, 8, 24, 60}) {
+                const auto lines = shown(what, {.width = width, .height = height});
+                EXPECT_EQ(lines.size(), static_cast<std::size_t>(height));
+            }
+        }
+    }
+}
+
+TEST(TopView, TroubleIsALine) {
+    const TopOptions options;
+    const auto lines = text_of(trouble_lines("nobody listens\nthere", options), 80);
+    ASSERT_EQ(lines.size(), 24u);
+    EXPECT_EQ(lines[2], "nobody listens?there");
+}
+
+}  // namespace
+}  // namespace salus::cli

@@ -1,0 +1,886 @@
+// A client's memory on the real host device, in this process; only who gives more memory is scripted.
+#include "client/memory.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "device/host/host_client_memory.h"
+#include "device/host/host_lane_memory.h"
+
+namespace salus::client {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
+
+/// What is added to P on the page, so that it need not be asked for bit by bit.
+constexpr std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + 2 * kMiB; }
+
+/// Answers as the test says, and remembers what it was asked.
+class ScriptedProvider : public Provider {
+public:
+    bool ask(Needs all) override {
+        const std::lock_guard lock(mutex_);
+        asked.push_back(all);
+        return answer ? answer(all) : false;
+    }
+    void observe(std::uint64_t persistent) override {
+        const std::lock_guard lock(mutex_);
+        observed.push_back(persistent);
+    }
+
+    std::function<bool(Needs)> answer;
+    std::vector<Needs> asked;
+    std::vector<std::uint64_t> observed;
+
+private:
+    std::mutex mutex_;
+};
+
+/// The real device, except that some calls fail when a test says so.
+class Device : public device::ClientMemory {
+public:
+    explicit Device(std::unique_ptr<device::ClientMemory> real) : real_(std::move(real)) {}
+
+    std::byte* lane_window() const override { return real_->lane_window(); }
+    std::byte* private_window() const override { return real_->private_window(); }
+    std::uint64_t window_size() const override { return real_->window_size(); }
+    bool map_lane(int descriptor, device::Range range) override {
+        if (!fail_map_lane) return real_->map_lane(descriptor, range);
+        real_->unmap_lane(range);
+        return false;
+    }
+    void unmap_lane(device::Range range) override { real_->unmap_lane(range); }
+    bool make_private(device::Range range) override { return !fail_make_private && real_->make_private(range); }
+    void discard_private(device::Range range) override { real_->discard_private(range); }
+    bool page_out(const std::vector<device::Range>& own, const std::vector<device::Range>& evacuated) override {
+        return real_->page_out(own, evacuated);
+    }
+    bool page_in() override { return real_->page_in(); }
+    void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
+    void drain() override { real_->drain(); }
+    bool asynchronous() const override { return real_->asynchronous(); }
+
+    bool fail_map_lane = false;
+    bool fail_make_private = false;
+
+private:
+    std::unique_ptr<device::ClientMemory> real_;
+};
+
+/// Whether this address can be read; asks the kernel, so that it may be any.
+bool readable(const void* at) {
+    char byte = 0;
+    iovec local{&byte, 1};
+    iovec remote{const_cast<void*>(at), 1};
+    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+constexpr std::size_t kStride = 4096;
+
+/// One byte of each page, which is enough to tell blocks and pages apart.
+void fill(void* block, std::size_t size, std::uint64_t key) {
+    auto* bytes = static_cast<std::byte*>(block);
+    for (std::size_t i = 0; i < size; i += kStride) std::memcpy(bytes + i, &(key += 0x9e3779b97f4a7c15ull), 8);
+}
+bool holds(const void* block, std::size_t size, std::uint64_t key) {
+    const auto* bytes = static_cast<const std::byte*>(block);
+    for (std::size_t i = 0; i < size; i += kStride) {
+        key += 0x9e3779b97f4a7c15ull;
+        if (std::memcmp(bytes + i, &key, 8) != 0) return false;
+    }
+    return true;
+}
+
+class MemoryTest : public ::testing::Test {
+protected:
+    MemoryTest() : check_handler_(set_check_handler(throw_check_failure)) { start(mebibytes(64)); }
+    ~MemoryTest() override {
+        set_check_handler(check_handler_);
+        if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
+    }
+
+    void start(Bytes capacity) {
+        memory_.reset();
+        auto device = device::make_host_client_memory(capacity);
+        ASSERT_TRUE(device.ok()) << device.error();
+        device_ = std::make_unique<Device>(std::move(device).value());
+        memory_ = std::make_unique<Memory>(page_, *device_, provider_);
+        memory_->set_alone(false);
+        memory_->set_room(kPlenty);
+    }
+
+    /// A descriptor of that lane's memory for the client to keep.
+    int lane_descriptor(std::uint64_t size, LaneId lane = LaneId{0}) {
+        const auto provided = lanes_->provide(lane, {static_cast<std::int64_t>(size)});
+        EXPECT_TRUE(provided.ok());
+        return ::dup(provided.value());
+    }
+    void map_lane(std::uint64_t size) { ASSERT_TRUE(memory_->map_lane(lane_descriptor(size), size)); }
+    void grow_lane(std::uint64_t size) {
+        ::close(lane_descriptor(size));
+        ASSERT_TRUE(memory_->map_lane(-1, size));
+    }
+    /// A turn with a grant for that much; more has to be asked for.
+    void begin_turn(std::uint64_t p, std::uint64_t t) {
+        page_.persistent = p;
+        page_.ephemeral = t;
+        memory_->turn_begins();
+    }
+    /// The lane as another client sees it.
+    std::byte* elsewhere(LaneId lane = LaneId{0}) {
+        if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
+        const int descriptor = lane_descriptor(kElsewhere, lane);
+        elsewhere_ = ::mmap(nullptr, kElsewhere, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        ::close(descriptor);
+        EXPECT_NE(elsewhere_, MAP_FAILED);
+        return static_cast<std::byte*>(elsewhere_);
+    }
+    std::uint64_t offset_in_lane(const void* block) const {
+        return static_cast<std::uint64_t>(static_cast<const std::byte*>(block) - device_->lane_window());
+    }
+
+    void* automatic(std::uint64_t size) { return memory_->allocate(size, Kind::kAuto, /*inside=*/true); }
+    void* ephemeral(std::uint64_t size) { return memory_->allocate(size, Kind::kEphemeral, /*inside=*/true); }
+    void* persistent(std::uint64_t size, bool inside = false) { return memory_->allocate(size, Kind::kPersistent, inside); }
+    bool in_private_window(const void* block) const {
+        return block >= device_->private_window() && block < device_->private_window() + device_->window_size();
+    }
+
+    /// An iteration that allocates blocks of these sizes, then frees them in order.
+    void iterate(const std::vector<std::uint64_t>& sizes) {
+        memory_->turn_begins();
+        std::vector<void*> blocks;
+        for (const std::uint64_t size : sizes) blocks.push_back(automatic(size));
+        for (void* block : blocks) memory_->free(block);
+        EXPECT_TRUE(memory_->boundary());
+    }
+    /// A block that everybody took for ephemeral is alive at the boundary: evacuated, with `key` in it.
+    std::byte* evacuated(std::uint64_t size, std::uint64_t key) {
+        void* block = ephemeral(size);
+        EXPECT_TRUE(memory_->in_lane(block));
+        fill(block, size, key);
+        EXPECT_TRUE(memory_->boundary());
+        EXPECT_FALSE(memory_->in_lane(block));
+        return static_cast<std::byte*>(block);
+    }
+
+    static constexpr std::uint64_t kElsewhere = 64 * kMiB;
+    ControlPage page_;
+    ScriptedProvider provider_;
+    std::unique_ptr<device::LaneMemory> lanes_ = device::make_host_lane_memory();
+    std::unique_ptr<Device> device_;
+    std::unique_ptr<Memory> memory_;
+
+private:
+    CheckHandler check_handler_;  ///< in a client a failed check is an exception
+    void* elsewhere_ = nullptr;
+};
+
+// -------------------------------------------------------------------------------------------------------------- learning
+
+TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
+    void* weights = persistent(8 * kMiB);
+    for (int i = 0; i < 2; ++i) {
+        memory_->turn_begins();
+        void* a = automatic(3 * kMiB);
+        void* b = automatic(5 * kMiB);
+        EXPECT_TRUE(in_private_window(a) && in_private_window(b));
+        EXPECT_FALSE(memory_->in_lane(a) || memory_->in_lane(b));
+        memory_->free(a);
+        memory_->free(b);
+        EXPECT_TRUE(memory_->boundary());
+        EXPECT_EQ(page_.ephemeral, 8 * kMiB);
+        EXPECT_EQ(page_.persistent, with_slack(8 * kMiB));
+        EXPECT_EQ(page_.missed_bytes, static_cast<std::uint64_t>(i + 1) * 8 * kMiB);
+        EXPECT_EQ(page_.lane_bytes, 0u);
+    }
+    map_lane(page_.ephemeral);
+    memory_->turn_begins();
+    void* a = automatic(3 * kMiB);
+    void* b = automatic(5 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(a) && memory_->in_lane(b));
+    EXPECT_EQ(page_.private_bytes, 8 * kMiB);
+    EXPECT_EQ(page_.lane_bytes, 8 * kMiB);
+    memory_->free(a);
+    memory_->free(b);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(page_.missed_bytes, 16 * kMiB);  // none was missed
+    EXPECT_EQ(page_.lane_peak, 8 * kMiB);
+    EXPECT_EQ(page_.ephemeral, 8 * kMiB);
+    EXPECT_EQ(page_.persistent, with_slack(8 * kMiB));
+    EXPECT_TRUE(provider_.asked.empty());
+    memory_->free(weights);
+}
+
+// Blocks come and go within the iteration, so T is less than their sum, and fragmentation counts.
+TEST_F(MemoryTest, TAndPAreWhatTheIterationThenTakesInTheLane) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        start(mebibytes(256));
+        page_.lane_peak = 0;
+        const auto iterate_at_random = [&] {
+            Random random(seed);
+            std::vector<void*> blocks;
+            memory_->turn_begins();
+            for (int i = 0; i < 60; ++i) {
+                if (random.chance(0.55) || blocks.empty()) {
+                    blocks.push_back(automatic(kMiB + random.below(4 * kMiB)));
+                    ASSERT_NE(blocks.back(), nullptr);
+                } else {
+                    const auto which = static_cast<std::ptrdiff_t>(random.below(blocks.size()));
+                    memory_->free(blocks[static_cast<std::size_t>(which)]);
+                    blocks.erase(blocks.begin() + which);
+                }
+            }
+            for (void* block : blocks) memory_->free(block);
+            EXPECT_TRUE(memory_->boundary());
+        };
+        iterate_at_random();
+        const std::uint64_t learned = page_.ephemeral;
+        EXPECT_EQ(page_.persistent, with_slack(0));
+        iterate_at_random();
+        EXPECT_EQ(page_.ephemeral, learned);
+        map_lane(learned);
+        iterate_at_random();
+        EXPECT_EQ(page_.lane_peak, learned) << "seed " << seed;
+        EXPECT_EQ(page_.ephemeral, learned) << "seed " << seed;
+        EXPECT_EQ(page_.persistent, with_slack(0)) << "seed " << seed;
+        EXPECT_TRUE(provider_.asked.empty()) << "seed " << seed;
+        memory_->unmap_lane();
+    }
+}
+
+TEST_F(MemoryTest, WhatSurvivesAnIterationIsPersistent) {
+    void* weights = persistent(4 * kMiB);
+    memory_->turn_begins();
+    void* optimizer = automatic(6 * kMiB);  // made in the first iteration, and kept
+    void* scratch = automatic(2 * kMiB);
+    memory_->free(scratch);
+    memory_->boundary();
+    EXPECT_EQ(page_.persistent, with_slack(10 * kMiB));
+    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
+    EXPECT_EQ(memory_->private_bytes(), 10 * kMiB);
+    memory_->free(weights);
+    memory_->free(optimizer);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+    EXPECT_EQ(page_.private_bytes, 0u);
+}
+
+TEST_F(MemoryTest, SmallBlocksAreTheCLibrarysButCounted) {
+    std::vector<void*> blocks;
+    std::uint64_t usable = 0;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100}, kManagedMin - 1}) {
+        blocks.push_back(memory_->allocate(size, Kind::kAuto, /*inside=*/true));
+        ASSERT_NE(blocks.back(), nullptr);
+        EXPECT_FALSE(memory_->owns(blocks.back()));
+        EXPECT_FALSE(memory_->in_lane(blocks.back()));
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % 64, 0u);
+        std::memset(blocks.back(), 0x5a, size);
+        usable += ::malloc_usable_size(blocks.back());
+        EXPECT_EQ(memory_->private_bytes(), usable);
+    }
+    EXPECT_GE(usable, kManagedMin);
+    memory_->boundary();
+    EXPECT_EQ(page_.persistent, with_slack(usable));
+    EXPECT_EQ(page_.ephemeral, 0u);
+    for (void* block : blocks) memory_->free(block);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, ABlockOfTheLeastManagedSizeIsManaged) {
+    void* block = automatic(kManagedMin);
+    EXPECT_TRUE(memory_->owns(block));
+    EXPECT_EQ(memory_->private_bytes(), kManagedMin);
+    memory_->free(block);
+    memory_->free(block);  // twice: nothing happens
+    memory_->free(nullptr);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, ALargerTIsForgottenAfterAWhile) {
+    iterate({12 * kMiB});
+    for (int i = 0; i < 15; ++i) iterate({2 * kMiB});
+    EXPECT_EQ(page_.ephemeral, 12 * kMiB);
+    map_lane(page_.ephemeral);
+    for (int i = 0; i < 32; ++i) iterate({2 * kMiB});
+    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
+    EXPECT_TRUE(provider_.asked.empty());
+}
+
+TEST_F(MemoryTest, AnIterationOfOtherSizesIsPrivateAndLearnedAnew) {
+    iterate({2 * kMiB, 3 * kMiB});
+    map_lane(8 * kMiB);
+    begin_turn(8 * kMiB, 5 * kMiB);
+    void* known = automatic(2 * kMiB);
+    void* other = automatic(4 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(known));
+    EXPECT_FALSE(memory_->in_lane(other));
+    memory_->free(known);
+    memory_->free(other);
+    memory_->boundary();
+    EXPECT_EQ(page_.ephemeral, 6 * kMiB);  // as if both had been in the lane
+}
+
+// ------------------------------------------------------------------------------------------------------------ evacuation
+
+TEST_F(MemoryTest, ASurvivorIsEvacuatedAtItsAddressWithItsContent) {
+    iterate({3 * kMiB, 2 * kMiB});
+    iterate({3 * kMiB, 2 * kMiB});
+    map_lane(page_.ephemeral);
+    memory_->turn_begins();
+    void* a = automatic(3 * kMiB);
+    void* b = automatic(2 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(a) && memory_->in_lane(b));
+    const std::uint64_t offset = offset_in_lane(b);
+    fill(a, 3 * kMiB, 1);
+    fill(b, 2 * kMiB, 2);
+    memory_->free(a);
+    EXPECT_TRUE(memory_->boundary());
+
+    EXPECT_TRUE(holds(b, 2 * kMiB, 2));
+    EXPECT_FALSE(memory_->in_lane(b));
+    EXPECT_EQ(page_.evacuations, 1u);
+    EXPECT_EQ(page_.evacuated_bytes, 2 * kMiB);
+    EXPECT_EQ(page_.private_bytes, 2 * kMiB);
+    EXPECT_EQ(page_.persistent, with_slack(2 * kMiB));
+
+    // Another client has the lane now: neither sees the other's memory.
+    std::byte* other = elsewhere();
+    fill(other + offset, 2 * kMiB, 3);
+    EXPECT_TRUE(holds(b, 2 * kMiB, 2));
+    fill(b, 2 * kMiB, 4);
+    EXPECT_TRUE(holds(other + offset, 2 * kMiB, 3));
+
+    // Once it is freed the lane shows through again.
+    memory_->free(b);
+    EXPECT_TRUE(holds(b, 2 * kMiB, 3));
+    fill(other + offset, 2 * kMiB, 5);
+    EXPECT_TRUE(holds(device_->lane_window() + offset, 2 * kMiB, 5));
+    EXPECT_EQ(page_.private_bytes, 0u);
+
+    // It survived once, so it is private from now on; the other one is not affected.
+    memory_->turn_begins();
+    void* c = automatic(3 * kMiB);
+    void* d = automatic(2 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(c));
+    EXPECT_FALSE(memory_->in_lane(d));
+    EXPECT_TRUE(in_private_window(d));
+    memory_->free(c);
+    memory_->free(d);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(page_.evacuations, 1u);
+}
+
+TEST_F(MemoryTest, ThePlaceOfAnEvacuatedBlockIsNotGivenToAnother) {
+    map_lane(8 * kMiB);
+    begin_turn(0, 8 * kMiB);
+    std::byte* kept = evacuated(2 * kMiB, 7);
+    begin_turn(2 * kMiB, 8 * kMiB);
+    void* next = ephemeral(6 * kMiB);
+    EXPECT_EQ(static_cast<std::byte*>(next), kept + 2 * kMiB);
+    fill(next, 6 * kMiB, 8);
+    EXPECT_TRUE(holds(kept, 2 * kMiB, 7));
+    memory_->free(next);
+    memory_->free(kept);
+}
+
+TEST_F(MemoryTest, WhatCannotBeMovedOutKeepsTheGrant) {
+    map_lane(8 * kMiB);
+    begin_turn(0, 8 * kMiB);
+    void* block = ephemeral(2 * kMiB);
+    fill(block, 2 * kMiB, 1);
+    device_->fail_make_private = true;
+    EXPECT_FALSE(memory_->boundary());
+    EXPECT_EQ(page_.boundaries_delayed, 1u);
+    EXPECT_EQ(page_.evacuations, 0u);
+    EXPECT_TRUE(memory_->in_lane(block));
+    EXPECT_TRUE(holds(block, 2 * kMiB, 1));
+    device_->fail_make_private = false;
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(page_.boundaries_delayed, 1u);
+    EXPECT_EQ(page_.evacuations, 1u);
+    EXPECT_FALSE(memory_->in_lane(block));
+    EXPECT_TRUE(holds(block, 2 * kMiB, 1));
+    memory_->free(block);
+}
+
+// The lane cannot be mapped where an evacuated block was: nothing may ever go there.
+TEST_F(MemoryTest, WhereTheLaneCouldNotBeRestoredNothingIsPlaced) {
+    map_lane(8 * kMiB);
+    begin_turn(0, 8 * kMiB);
+    std::byte* kept = evacuated(2 * kMiB, 7);
+    device_->fail_map_lane = true;
+    memory_->free(kept);
+    device_->fail_map_lane = false;
+    ASSERT_FALSE(readable(kept));
+    provider_.answer = [](Needs) { return false; };
+    begin_turn(2 * kMiB, 8 * kMiB);
+    void* next = ephemeral(2 * kMiB);
+    EXPECT_TRUE(next == nullptr || readable(next)) << "a block was placed where there is no memory";
+}
+
+TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {
+    map_lane(12 * kMiB);
+    begin_turn(0, 12 * kMiB);
+    void* below = ephemeral(4 * kMiB);
+    std::byte* kept = static_cast<std::byte*>(ephemeral(4 * kMiB));
+    fill(kept, 4 * kMiB, 1);
+    memory_->free(below);
+    ASSERT_TRUE(memory_->boundary());
+    ASSERT_EQ(page_.evacuations, 1u);
+    std::byte* window = device_->lane_window();
+    ASSERT_EQ(kept, window + 4 * kMiB);
+    std::byte* other = elsewhere();
+    const auto shows_lane = [&](std::uint64_t offset) {
+        fill(other + offset, kStride, offset + 99);
+        return readable(window + offset) && holds(window + offset, kStride, offset + 99);
+    };
+    EXPECT_TRUE(shows_lane(0) && shows_lane(3 * kMiB) && shows_lane(8 * kMiB) && shows_lane(12 * kMiB - kStride));
+    EXPECT_FALSE(shows_lane(4 * kMiB));
+
+    ASSERT_TRUE(memory_->map_lane(-1, 6 * kMiB));  // ends within the block
+    EXPECT_EQ(memory_->mapped(), 6 * kMiB);
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    EXPECT_TRUE(shows_lane(0));
+    EXPECT_FALSE(readable(window + 8 * kMiB));
+
+    grow_lane(16 * kMiB);
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    EXPECT_TRUE(shows_lane(0) && shows_lane(8 * kMiB) && shows_lane(16 * kMiB - kStride));
+
+    ASSERT_TRUE(memory_->map_lane(-1, 2 * kMiB));  // ends before it
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    EXPECT_FALSE(readable(window + 3 * kMiB));
+    EXPECT_FALSE(readable(window + 8 * kMiB));
+
+    memory_->unmap_lane();
+    EXPECT_EQ(memory_->mapped(), 0u);
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    EXPECT_FALSE(readable(window));
+
+    // Another lane comes, and shows where the block was as far as it reaches.
+    ASSERT_TRUE(memory_->map_lane(lane_descriptor(6 * kMiB, LaneId{1}), 6 * kMiB));
+    other = elsewhere(LaneId{1});
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    EXPECT_TRUE(shows_lane(0));
+    memory_->free(kept);
+    EXPECT_TRUE(shows_lane(4 * kMiB) && shows_lane(6 * kMiB - kStride));
+    EXPECT_FALSE(readable(window + 6 * kMiB));
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, AnEvacuatedBlockFreedWithoutALaneLeavesNothing) {
+    map_lane(4 * kMiB);
+    begin_turn(0, 4 * kMiB);
+    std::byte* kept = evacuated(4 * kMiB, 1);
+    memory_->unmap_lane();
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
+    memory_->free(kept);
+    EXPECT_FALSE(readable(kept));
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, ALaneThatCannotBeIsNotMapped) {
+    EXPECT_FALSE(memory_->map_lane(-1, kMiB));  // no descriptor ever came
+    EXPECT_FALSE(memory_->map_lane(lane_descriptor(kMiB), device_->window_size() + 1));
+    EXPECT_EQ(memory_->mapped(), 0u);
+    EXPECT_TRUE(memory_->map_lane(lane_descriptor(kMiB), kMiB - 1));  // whole granules
+    EXPECT_EQ(memory_->mapped(), kMiB);
+    device_->fail_map_lane = true;
+    EXPECT_FALSE(memory_->map_lane(-1, 2 * kMiB));
+    EXPECT_EQ(memory_->mapped(), kMiB);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- paging
+
+TEST_F(MemoryTest, PagedMemoryComesBackAtItsAddressWithItsContent) {
+    map_lane(4 * kMiB);
+    begin_turn(0, 4 * kMiB);
+    std::byte* kept = evacuated(3 * kMiB, 1);
+    void* a = persistent(2 * kMiB);
+    void* b = persistent(5 * kMiB);
+    fill(a, 2 * kMiB, 2);
+    fill(b, 5 * kMiB, 3);
+    void* small = persistent(1000);
+    std::memset(small, 0x77, 1000);
+
+    EXPECT_FALSE(memory_->paged());
+    EXPECT_TRUE(memory_->page_out());
+    EXPECT_TRUE(memory_->paged());
+    EXPECT_TRUE(memory_->page_out());  // it is out
+    EXPECT_EQ(page_.page_outs, 1u);
+    for (const void* block : {static_cast<const void*>(kept), static_cast<const void*>(a), static_cast<const void*>(b)}) {
+        EXPECT_FALSE(readable(block)) << "must fault, not read zeros";
+    }
+    EXPECT_EQ(static_cast<unsigned char*>(small)[999], 0x77);
+
+    EXPECT_TRUE(memory_->page_in());
+    EXPECT_FALSE(memory_->paged());
+    EXPECT_TRUE(memory_->page_in());  // it is in
+    EXPECT_TRUE(holds(kept, 3 * kMiB, 1));
+    EXPECT_TRUE(holds(a, 2 * kMiB, 2));
+    EXPECT_TRUE(holds(b, 5 * kMiB, 3));
+
+    fill(a, 2 * kMiB, 4);  // and again, with other content
+    EXPECT_TRUE(memory_->page_out());
+    EXPECT_TRUE(memory_->page_in());
+    EXPECT_EQ(page_.page_outs, 2u);
+    EXPECT_TRUE(holds(a, 2 * kMiB, 4));
+    EXPECT_TRUE(holds(b, 5 * kMiB, 3));
+    for (void* block : {static_cast<void*>(kept), a, b, small}) memory_->free(block);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, WhatIsFreedWhilePagedDoesNotComeBack) {
+    map_lane(4 * kMiB);
+    begin_turn(0, 4 * kMiB);
+    std::byte* kept = evacuated(4 * kMiB, 1);
+    void* a = persistent(2 * kMiB);
+    void* b = persistent(3 * kMiB);
+    fill(a, 2 * kMiB, 2);
+    fill(b, 3 * kMiB, 3);
+    ASSERT_TRUE(memory_->page_out());
+    memory_->free(a);
+    memory_->free(kept);
+    EXPECT_EQ(memory_->private_bytes(), 3 * kMiB);
+
+    // What comes in its place meanwhile is somebody else's memory.
+    void* c = persistent(2 * kMiB);
+    EXPECT_EQ(c, a);
+    fill(c, 2 * kMiB, 4);
+    std::byte* other = elsewhere();
+    fill(other, 4 * kMiB, 5);
+    ASSERT_TRUE(memory_->page_in());
+    EXPECT_TRUE(holds(b, 3 * kMiB, 3));
+    EXPECT_TRUE(holds(c, 2 * kMiB, 4));
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 5));  // the lane
+    EXPECT_TRUE(holds(other, 4 * kMiB, 5));
+    memory_->free(b);
+    memory_->free(c);
+}
+
+TEST_F(MemoryTest, WithoutAPlaceToPutItNothingIsPagedOut) {
+    const char* before = std::getenv("SALUS_PAGE_DIR");
+    const std::optional<std::string> saved = before ? std::optional<std::string>(before) : std::nullopt;
+    ::setenv("SALUS_PAGE_DIR", "/nowhere/at/all", 1);
+    void* block = persistent(2 * kMiB);
+    fill(block, 2 * kMiB, 1);
+    EXPECT_FALSE(memory_->page_out());
+    EXPECT_FALSE(memory_->paged());
+    EXPECT_EQ(page_.page_outs, 0u);
+    EXPECT_TRUE(holds(block, 2 * kMiB, 1));
+    if (saved) ::setenv("SALUS_PAGE_DIR", saved->c_str(), 1);
+    else ::unsetenv("SALUS_PAGE_DIR");
+}
+
+// ---------------------------------------------------------------------------------------------------------------- growth
+
+TEST_F(MemoryTest, PrivateGrowthInMidIterationIsAskedForWithAllThatIsNeeded) {
+    void* weights = persistent(8 * kMiB);
+    memory_->set_room(10 * kMiB);
+    memory_->turn_begins();
+    void* fits = persistent(2 * kMiB, /*inside=*/true);
+    EXPECT_TRUE(provider_.asked.empty());
+
+    provider_.answer = [](Needs) { return true; };
+    void* more = automatic(4 * kMiB);
+    ASSERT_NE(more, nullptr);
+    ASSERT_EQ(provider_.asked.size(), 1u);
+    EXPECT_EQ(provider_.asked[0].persistent, with_slack(14 * kMiB));
+    EXPECT_EQ(provider_.asked[0].ephemeral, 0u);  // it has no lane
+
+    void* within_slack = persistent(2 * kMiB, /*inside=*/true);
+    EXPECT_EQ(provider_.asked.size(), 1u);
+    for (void* block : {weights, fits, more, within_slack}) memory_->free(block);
+}
+
+TEST_F(MemoryTest, WithALaneTheAskerSaysWhatItHasOfIt) {
+    map_lane(6 * kMiB);
+    begin_turn(2 * kMiB, 4 * kMiB);  // that much may be used
+    provider_.answer = [](Needs) { return true; };
+    void* block = persistent(3 * kMiB, /*inside=*/true);
+    ASSERT_EQ(provider_.asked.size(), 1u);
+    EXPECT_EQ(provider_.asked[0].persistent, with_slack(3 * kMiB));
+    EXPECT_EQ(provider_.asked[0].ephemeral, 4 * kMiB);
+    memory_->free(block);
+}
+
+TEST_F(MemoryTest, ALaneThatIsTooSmallIsAskedToGrow) {
+    map_lane(4 * kMiB);
+    begin_turn(9 * kMiB, 4 * kMiB);
+    void* a = ephemeral(3 * kMiB);
+    EXPECT_TRUE(provider_.asked.empty());
+    provider_.answer = [&](Needs all) {
+        grow_lane(all.ephemeral);
+        return true;
+    };
+    void* b = ephemeral(2 * kMiB);
+    ASSERT_EQ(provider_.asked.size(), 1u);
+    EXPECT_EQ(provider_.asked[0].persistent, 9 * kMiB);
+    EXPECT_EQ(provider_.asked[0].ephemeral, 5 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(a) && memory_->in_lane(b));
+    fill(b, 2 * kMiB, 1);
+    EXPECT_TRUE(holds(b, 2 * kMiB, 1));
+    memory_->free(a);
+    memory_->free(b);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(page_.ephemeral, 5 * kMiB);
+}
+
+// More of the lane may be mapped than this client's T: others in it are larger. It is not to be used unasked.
+TEST_F(MemoryTest, OfALargerLaneOnlyItsOwnTIsUsed) {
+    map_lane(16 * kMiB);
+    begin_turn(2 * kMiB, 2 * kMiB);
+    void* a = ephemeral(2 * kMiB);
+    provider_.answer = [](Needs) { return true; };
+    void* b = ephemeral(kMiB);
+    ASSERT_EQ(provider_.asked.size(), 1u);
+    EXPECT_EQ(provider_.asked[0].ephemeral, 3 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(b));
+    memory_->free(a);
+    memory_->free(b);
+}
+
+TEST_F(MemoryTest, WhatIsDeniedIsNull) {
+    map_lane(4 * kMiB);
+    begin_turn(2 * kMiB, 4 * kMiB);
+    provider_.answer = [](Needs) { return false; };
+    EXPECT_EQ(ephemeral(5 * kMiB), nullptr);
+    EXPECT_EQ(persistent(3 * kMiB, /*inside=*/true), nullptr);
+    EXPECT_EQ(automatic(3 * kMiB), nullptr);
+    EXPECT_EQ(provider_.asked.size(), 3u);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+    void* fits = ephemeral(4 * kMiB);  // and life goes on
+    EXPECT_TRUE(memory_->in_lane(fits));
+    memory_->free(fits);
+    EXPECT_TRUE(memory_->boundary());
+}
+
+// The framework's out-of-memory error may be caught, and a smaller batch tried. What was never had is no part of P or T.
+TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
+    memory_->set_room(8 * kMiB);
+    memory_->turn_begins();
+    provider_.answer = [](Needs) { return false; };
+    ASSERT_EQ(automatic(40 * kMiB), nullptr);
+    ASSERT_EQ(persistent(50 * kMiB, /*inside=*/true), nullptr);
+    void* scratch = automatic(2 * kMiB);
+    ASSERT_NE(scratch, nullptr);
+    memory_->free(scratch);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
+    EXPECT_EQ(page_.persistent, with_slack(0));
+}
+
+// A size that cannot be (a negative one, say) is refused here: nobody is asked, and nothing wraps around.
+TEST_F(MemoryTest, ASizeThatCannotBeIsNull) {
+    const std::uint64_t most = std::numeric_limits<std::size_t>::max();
+    const auto outcome = [&](std::uint64_t size, Kind kind, bool inside) -> std::string {
+        try {
+            return memory_->allocate(size, kind, inside) ? "a block" : "null";
+        } catch (const std::exception& error) {
+            return error.what();
+        }
+    };
+    for (const std::uint64_t size : {most, most - Arena::kGranule, most / 2 + 1, device_->window_size() + 1}) {
+        for (const Kind kind : {Kind::kPersistent, Kind::kEphemeral, Kind::kAuto}) {
+            EXPECT_EQ(outcome(size, kind, /*inside=*/true), "null") << size;
+            EXPECT_EQ(outcome(size, kind, /*inside=*/false), "null") << size;
+        }
+    }
+    EXPECT_TRUE(provider_.asked.empty());
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+TEST_F(MemoryTest, AloneEverythingIsPrivateAndNobodyIsAsked) {
+    map_lane(2 * kMiB);
+    begin_turn(0, 2 * kMiB);
+    memory_->set_alone(true);
+    memory_->set_room(0);
+    void* a = ephemeral(2 * kMiB);
+    EXPECT_TRUE(memory_->in_lane(a));  // the lane is still there
+    void* b = ephemeral(2 * kMiB);
+    void* c = automatic(3 * kMiB);
+    void* d = persistent(20 * kMiB);
+    EXPECT_TRUE(in_private_window(b) && in_private_window(c) && in_private_window(d));
+    EXPECT_TRUE(provider_.asked.empty());
+    EXPECT_TRUE(provider_.observed.empty());
+    for (void* block : {a, b, c, d}) memory_->free(block);
+}
+
+TEST_F(MemoryTest, WhoIsLeftAloneWhileAskingGoesOnInPrivateMemory) {
+    map_lane(2 * kMiB);
+    begin_turn(kMiB, 2 * kMiB);
+    provider_.answer = [&](Needs) {
+        memory_->set_alone(true);  // the service is gone
+        return false;
+    };
+    void* a = ephemeral(3 * kMiB);
+    ASSERT_NE(a, nullptr);
+    EXPECT_TRUE(in_private_window(a));
+    memory_->set_alone(false);
+    void* b = persistent(3 * kMiB, /*inside=*/true);
+    ASSERT_NE(b, nullptr);
+    EXPECT_EQ(provider_.asked.size(), 2u);
+    memory_->free(a);
+    memory_->free(b);
+}
+
+TEST_F(MemoryTest, OutsideOfIterationsMemoryIsTakenAndTold) {
+    memory_->set_room(0);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 6; ++i) blocks.push_back(persistent(6 * kMiB));
+    EXPECT_TRUE(provider_.asked.empty());
+    EXPECT_EQ(provider_.observed, (std::vector<std::uint64_t>{18 * kMiB, 36 * kMiB}));  // in steps of 16 MiB
+    for (void* block : blocks) memory_->free(block);
+}
+
+TEST_F(MemoryTest, WhatDiesInOneIterationMayBeMoreThanAWindow) {
+    start(mebibytes(1));
+    ASSERT_EQ(device_->window_size(), 4 * kMiB);
+    map_lane(4 * kMiB);
+    begin_turn(4 * kMiB, 4 * kMiB);
+    void* a = ephemeral(3 * kMiB);
+    void* b = automatic(3 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(a));
+    ASSERT_TRUE(in_private_window(b));
+    memory_->free(a);
+    memory_->free(b);
+    EXPECT_NO_THROW(static_cast<void>(memory_->boundary()));
+    EXPECT_GE(page_.ephemeral, 3 * kMiB);
+}
+
+// Alone there are no boundaries, and nothing to learn: nothing may pile up for them.
+TEST_F(MemoryTest, AloneNothingPilesUp) {
+    memory_->set_alone(true);
+    memory_->free(persistent(kMiB));
+    const auto heap = [] {
+        const struct mallinfo2 info = ::mallinfo2();
+        return info.uordblks + info.hblkhd;
+    };
+    const std::size_t before = heap();
+    for (int i = 0; i < 100'000; ++i) memory_->free(persistent(kMiB));
+    const std::size_t after = heap();
+    EXPECT_LT(after, before + kMiB);
+}
+
+// --------------------------------------------------------------------------------------------------------------- threads
+
+/// What one thread of the job holds, and checks.
+class Worker {
+public:
+    Worker(Memory& memory, std::uint64_t seed) : memory_(memory), random_(seed) {}
+
+    void work(int steps) {
+        for (int i = 0; i < steps; ++i) {
+            if (blocks_.size() < 8 && random_.chance(0.6)) allocate();
+            else if (!blocks_.empty()) release(random_.below(blocks_.size()));
+        }
+    }
+    void release_all() {
+        while (!blocks_.empty()) release(0);
+    }
+    void verify() {
+        for (const Held& held : blocks_) {
+            if (!holds(held.block, held.size, held.key)) ++wrong;
+        }
+    }
+
+    std::size_t wrong = 0;
+    std::size_t denied = 0;
+
+private:
+    struct Held {
+        void* block;
+        std::size_t size;
+        std::uint64_t key;
+    };
+
+    void allocate() {
+        const bool small = random_.chance(0.2);
+        const std::size_t size = small ? 1 + random_.below(100'000) : kMiB + random_.below(2 * kMiB);
+        const bool inside = random_.chance(0.8);
+        const Kind kind = static_cast<Kind>(random_.below(3));
+        const Held held{memory_.allocate(size, kind, inside), size < 8 ? 0 : size - 7, random_.next()};
+        if (!held.block) {
+            ++denied;
+            return;
+        }
+        fill(held.block, held.size, held.key);
+        blocks_.push_back(held);
+    }
+    void release(std::uint64_t which) {
+        const Held held = blocks_[which];
+        if (!holds(held.block, held.size, held.key)) ++wrong;
+        blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
+        memory_.free(held.block);
+    }
+
+    Memory& memory_;
+    Random random_;
+    std::vector<Held> blocks_;
+};
+
+TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
+    map_lane(4 * kMiB);
+    page_.ephemeral = 4 * kMiB;
+    std::atomic<std::uint64_t> lane_size{4 * kMiB};
+    provider_.answer = [&](Needs all) {  // one at a time: it holds the provider's lock
+        if (all.ephemeral > lane_size) {
+            if (all.ephemeral > kElsewhere) return false;
+            lane_size = all.ephemeral;
+            grow_lane(all.ephemeral);
+        }
+        memory_->set_room(all.persistent);
+        return true;
+    };
+    Worker first(*memory_, 1);
+    Worker second(*memory_, 2);
+    for (int round = 0; round < 30; ++round) {
+        memory_->turn_begins();
+        std::thread thread([&] { first.work(60); });
+        second.work(60);
+        thread.join();
+        ASSERT_TRUE(memory_->boundary());
+        first.verify();
+        second.verify();
+        if (round % 5 == 4) {  // a lane that is taken away between turns, paging, and another one
+            memory_->unmap_lane();
+            ASSERT_TRUE(memory_->page_out());
+            ASSERT_TRUE(memory_->page_in());
+            first.verify();
+            second.verify();
+            lane_size = std::max<std::uint64_t>(page_.ephemeral, kMiB);
+            map_lane(lane_size);
+        }
+    }
+    EXPECT_EQ(first.wrong + second.wrong, 0u);
+    EXPECT_GT(page_.evacuations, 0u);
+    EXPECT_GT(page_.lane_bytes, 0u);
+    first.release_all();
+    second.release_all();
+    EXPECT_EQ(first.wrong + second.wrong, 0u);
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace salus::client

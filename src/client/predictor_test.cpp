@@ -1,0 +1,97 @@
+#include "client/predictor.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace salus::client {
+namespace {
+
+/// One iteration of these sizes; `survivors` (by ordinal) are alive at its end. Returns which were said to die.
+std::vector<bool> iterate(Predictor& predictor, const std::vector<std::uint64_t>& sizes,
+                          const std::vector<std::size_t>& survivors = {}, std::uint64_t stream = 0) {
+    std::vector<bool> dies;
+    std::vector<Predictor::Ticket> tickets;
+    for (const std::uint64_t size : sizes) {
+        const Predictor::Allocation allocation = predictor.allocated(size, stream);
+        dies.push_back(allocation.dies);
+        tickets.push_back(allocation.ticket);
+    }
+    for (const std::size_t survivor : survivors) tickets[survivor] = ~Predictor::Ticket{0};
+    for (const Predictor::Ticket ticket : tickets) {
+        if (ticket != ~Predictor::Ticket{0}) predictor.freed(ticket);
+    }
+    predictor.boundary();
+    return dies;
+}
+
+using Dies = std::vector<bool>;
+
+TEST(Predictor, KnowsNothingAtFirst) {
+    Predictor predictor;
+    EXPECT_EQ(iterate(predictor, {10, 20, 10}), (Dies{false, false, false}));
+}
+
+TEST(Predictor, WhatDiedOnceDies) {
+    Predictor predictor;
+    iterate(predictor, {10, 20}, {1});
+    EXPECT_EQ(iterate(predictor, {10, 20}, {1}), (Dies{true, false}));
+    EXPECT_EQ(iterate(predictor, {10, 20}, {1}), (Dies{true, false}));
+}
+
+TEST(Predictor, WhatSurvivedOnceIsNeverTrustedAgain) {
+    Predictor predictor;
+    for (int i = 0; i < 10; ++i) iterate(predictor, {10});
+    EXPECT_EQ(iterate(predictor, {10}, {0}), Dies{true});
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << i;
+}
+
+TEST(Predictor, AnotherOrdinalSizeOrStreamIsAnotherAllocation) {
+    Predictor predictor;
+    iterate(predictor, {10, 20, 30});
+    EXPECT_EQ(iterate(predictor, {5, 10, 20, 30}), (Dies{false, false, false, false}));  // one more in front: all shifted
+    EXPECT_EQ(iterate(predictor, {10, 21, 30}), (Dies{true, false, true}));
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{false, false, false}));
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{true, true, true}));
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}), (Dies{true, true, true}));  // what was known still is
+}
+
+TEST(Predictor, OfOneSequenceTheOrdinalsAreTheTickets) {
+    Predictor predictor;
+    EXPECT_EQ(predictor.allocations(), 0u);
+    EXPECT_EQ(predictor.allocated(10, 0).ticket, 0u);
+    EXPECT_EQ(predictor.allocated(10, 0).ticket, 1u);
+    EXPECT_EQ(predictor.allocations(), 2u);
+    predictor.freed(0);
+    EXPECT_TRUE(predictor.was_freed(0));
+    EXPECT_FALSE(predictor.was_freed(1));
+    predictor.boundary();
+    EXPECT_EQ(predictor.allocations(), 0u);
+    EXPECT_EQ(predictor.allocated(10, 0).ticket, 0u);
+    EXPECT_FALSE(predictor.was_freed(0));
+}
+
+TEST(Predictor, AnIterationWithoutAllocationsTeachesNothing) {
+    Predictor predictor;
+    iterate(predictor, {10});
+    iterate(predictor, {});
+    EXPECT_EQ(iterate(predictor, {10}), Dies{true});
+}
+
+// Sizes that never come again: what was learned of them must not stay for ever. It shows in that something else that was
+// learned is forgotten, too, and can be learned anew.
+TEST(Predictor, WhatItRemembersIsBounded) {
+    Predictor predictor;
+    iterate(predictor, {10}, {0});  // never to be trusted again
+    std::uint64_t size = 1000;
+    for (int i = 0; i < 40; ++i) {
+        std::vector<std::uint64_t> sizes{11};
+        while (sizes.size() < 10'000) sizes.push_back(size++);
+        iterate(predictor, sizes);
+    }
+    EXPECT_EQ(iterate(predictor, {10}), Dies{false});
+    EXPECT_EQ(iterate(predictor, {10}), Dies{true});
+}
+
+}  // namespace
+}  // namespace salus::client
