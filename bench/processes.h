@@ -217,6 +217,8 @@ public:
         if (const std::string warnings = said(); !warnings.empty()) std::printf("salusd said:\n%s", warnings.c_str());
     }
 
+    const Process& process() const { return *process_; }
+
 private:
     std::string socket() const { return directory_ + "/socket"; }
     bool gone() {

@@ -22,9 +22,9 @@ Words operator+(Words a, const Words& b) {
 }
 
 /// A job whose iterations take a millisecond or two.
-Words small(const std::string& iterations = "1000000") {
-    return {"--persistent", "4MiB", "--ephemeral", "8MiB",  "--block",      "4MiB",
-            "--work",       "500",  "--touch",     "pages", "--iterations", iterations};
+Words small(const std::string& iterations = "1000000", const std::string& touch = "pages") {
+    return {"--persistent", "4MiB", "--ephemeral", "8MiB", "--block",      "4MiB",
+            "--work",       "500",  "--touch",     touch,  "--iterations", iterations};
 }
 
 class Faults : public ::testing::Test {
@@ -140,8 +140,9 @@ TEST_F(Faults, BehindAStoppedRunnerPsSaysWhoAndOthersMoveWhenThereIsRoom) {
     Machine machine({"--policy", "rr", "--capacity", "1GiB", "--lanes", "1", "--rehome-after-s", "1"});
     Process& stopped = machine.job("stopped", small() + Words{"--hang-at", "10", "--hang", "inside"});
     machine.job("other", small());
-    ASSERT_TRUE(
-        eventually([&] { return machine.iterations("stopped") == 10 && machine.row("other").value("lane", -1) >= 0; }));
+    // It is inside its iteration, and the other waits for it.
+    ASSERT_TRUE(eventually(
+        [&] { return machine.iterations("stopped") == 10 && machine.row("other").value("waiting_now_s", 0.0) > 0.1; }));
     stopped.signal(SIGSTOP);
     EXPECT_TRUE(eventually([&] {
         return machine.row("other").value("behind", "") == "stopped" && machine.state_of("stopped") == "stopped";
@@ -156,15 +157,15 @@ TEST_F(Faults, BehindAStoppedRunnerPsSaysWhoAndOthersMoveWhenThereIsRoom) {
 TEST_F(Faults, ForkInsideAnIterationIsHarmless) {
     Machine machine({"--policy", "rr", "--capacity", "1GiB"});
     machine.job("other", small());
-    Process& forker = machine.job("forker", small("60") + Words{"--fork-at", "20", "--touch", "full"});
+    Process& forker = machine.job("forker", small("60", "full") + Words{"--fork-at", "20"});
     EXPECT_EQ(forker.wait(), 0) << forker.output();
     EXPECT_TRUE(machine.goes_on("other"));
 }
 
 TEST_F(Faults, SeveralThreadsInOneIteration) {
     Machine machine({"--policy", "rr", "--capacity", "1GiB", "--min-turn-ms", "0"});
-    Process& other = machine.job("other", small("200") + Words{"--touch", "full"});
-    Process& threads = machine.job("threads", small("200") + Words{"--threads", "3", "--touch", "full"});
+    Process& other = machine.job("other", small("200", "full"));
+    Process& threads = machine.job("threads", small("200", "full") + Words{"--threads", "3"});
     EXPECT_EQ(threads.wait(), 0) << threads.output();
     EXPECT_EQ(other.wait(), 0) << other.output();
 }
@@ -180,12 +181,22 @@ TEST_F(Faults, ATraceThatCannotBeWrittenStopsNothing) {
 }
 
 TEST_F(Faults, AFullDiskForPagingRefusesThePageOutAndStopsNothing) {
-    Machine machine({"--policy", "srtf", "--capacity", "160MiB"});
-    const Words big = {"--persistent", "64MiB", "--ephemeral", "32MiB", "--work", "500", "--touch", "pages"};
-    Process& a = machine.job("a", big + Words{"--iterations", "300"}, {{"SALUS_PAGE_DIR", "/proc"}});
-    Process& b = machine.job("b", big + Words{"--iterations", "50"}, {{"SALUS_PAGE_DIR", "/proc"}});
-    EXPECT_EQ(a.wait(), 0) << a.output();
+    Machine machine({"--policy", "srtf", "--capacity", "180MiB"});  // two fit
+    const auto job = [&](const std::string& name, const std::string& iterations) -> Process& {
+        return machine.job(name,
+                           {"--persistent", "64MiB", "--ephemeral", "32MiB", "--work", "500", "--touch", "pages",
+                            "--iterations", iterations, "--iterations-known"},
+                           {{"SALUS_PAGE_DIR", "/proc"}});
+    };
+    Process& a = job("a", "600");
+    ASSERT_TRUE(machine.goes_on("a"));
+    Process& b = job("b", "400");
+    ASSERT_TRUE(machine.goes_on("b"));
+    Process& c = job("c", "50");
+    EXPECT_EQ(c.wait(), 0) << c.output();
     EXPECT_EQ(b.wait(), 0) << b.output();
+    EXPECT_EQ(a.wait(), 0) << a.output();
+    EXPECT_EQ(machine.status()["service"]["statistics"].value("page_outs", -1), 0);
 }
 
 // ------------------------------------------------------------------------------------------------- bad conversation

@@ -170,7 +170,7 @@ TEST(Sharing, ARecordedTraceReplaysToIdenticalDecisions) {
     std::vector<Process*> running;
     for (int i = 0; i < 4; ++i) {
         Words options = job;
-        options.insert(options.end(), {"--iterations", std::to_string(60 + 40 * i)});
+        options.insert(options.end(), {"--iterations", std::to_string(500 + 100 * i)});
         running.push_back(&machine.job("job" + std::to_string(i), options));
     }
     ASSERT_TRUE(machine.goes_on("job3", 5));

@@ -35,8 +35,8 @@ Result<std::string> ask_service(const std::string& socket, const std::string& co
     if (command.size() >= 384) return Error{"the command is too long"};
     Result<wire::Descriptor> connection = wire::connect_to(socket);
     if (!connection) return Error{connection.error()};
-    if (!wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)}))
-        return Error{"the service does not listen"};
+    // If it cannot be sent, the reason may be there to be read.
+    wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)});
     wire::Received received = wire::receive(connection.value().get());
     if (received.kind == wire::Received::Kind::kGarbage) return Error{"the service " + received.why};
     if (received.kind != wire::Received::Kind::kMessage) return Error{"the service does not answer"};

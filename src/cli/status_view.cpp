@@ -99,14 +99,22 @@ std::string format_rate(double per_s) {
 
 // ------------------------------------------------------------------------------------------------------------- rates
 
+/// A client's own counts (iterations, busy_s) outlive a service, and are up to date; what the service counts (attained_s)
+/// starts anew when the client is attached anew, and is late in a long turn.
 Rate average_rate(const json& job) {
     const auto attached_s = number_in(job, "attached_s");
     const auto iterations = number_in(job, "iterations");
     const auto attained_s = number_in(job, "attained_s");
-    if (!attached_s || *attached_s <= 0) return {};
+    if (!attached_s || *attached_s <= 0 || !iterations) return {};
+    const auto before = number_in(job, "iterations_before");
+    const double news = std::max(*iterations - before.value_or(0), 0.0);
+    double busy_s = number_in(job, "busy_s").value_or(0);
+    if (before && *iterations > 0) busy_s *= news / *iterations;
+    const bool older = busy_s > *attached_s + 1;  // than its attachment
     Rate rate;
-    if (iterations) rate.iterations_per_s = *iterations / *attached_s;
-    if (attained_s) rate.share = std::clamp(*attained_s / *attached_s, 0.0, 1.0);
+    if (!older) rate.iterations_per_s = news / *attached_s;
+    const double used_s = std::max(attained_s.value_or(0), older ? 0.0 : busy_s);
+    rate.share = std::clamp(used_s / *attached_s, 0.0, 1.0);
     return rate;
 }
 
@@ -147,22 +155,22 @@ void Rates::update(const json& status) {
     std::map<Key, Job> jobs;
     for (const json& job : part_of(status, "jobs")) {
         const auto iterations = number_in(job, "iterations");
-        const auto attained_s = number_in(job, "attained_s");
-        if (!iterations || !attained_s) continue;
+        const auto busy_s = number_in(job, "busy_s");
+        if (!iterations || !busy_s) continue;
         const auto before = jobs_.find(key_of(job));
         Job& now = jobs[key_of(job)];
         if (before == jobs_.end()) {
             const Rate average = average_rate(job);
-            now = {{*now_s, *iterations, average.iterations_per_s}, {*now_s, *attained_s, average.share}};
+            now = {{*now_s, *iterations, average.iterations_per_s}, {*now_s, *busy_s, average.share}};
             continue;
         }
         now = before->second;
         const bool runs = text_in(job, "state") == "running";
         now.iterations.read(*now_s, *iterations, runs);
-        now.attained.read(*now_s, *attained_s, runs);
+        now.busy.read(*now_s, *busy_s, runs);
         if (const double since = *now_s - now.iterations.at_s; since > 0 && now.iterations.per_s)
             now.iterations.per_s = std::min(*now.iterations.per_s, 1 / since);
-        if (now.attained.per_s) now.attained.per_s = std::min(*now.attained.per_s, 1.0);
+        if (now.busy.per_s) now.busy.per_s = std::min(*now.busy.per_s, 1.0);
     }
     jobs_ = std::move(jobs);
 }
@@ -170,7 +178,7 @@ void Rates::update(const json& status) {
 Rate Rates::of(const json& job) const {
     const auto found = jobs_.find(key_of(job));
     if (found == jobs_.end()) return {};
-    return {found->second.iterations.per_s, found->second.attained.per_s};
+    return {found->second.iterations.per_s, found->second.busy.per_s};
 }
 
 // -------------------------------------------------------------------------------------------------------------- jobs
@@ -188,8 +196,7 @@ std::string wait_text(const json& job) {
     if (reason == "memory") return "waits for memory";
     if (reason == "reservation") return "waits for memory: the room is kept for " + behind + ", which has waited longer";
     if (reason == "profiling") {
-        return behind_known ? "waits for the first iterations of " + behind + ", which need the device alone"
-                            : "waits for room for its first iterations";
+        return behind_known ? "waits for the first iterations of " + behind : "waits for room for its first iterations";
     }
     if (reason == "paging") return "waits while its memory is paged";
     if (reason == "mapping") return "waits while its lane is mapped";
@@ -218,7 +225,8 @@ JobCells cells_of(const json& job, const Rate& rate) {
     cells.pid = count_in(job, "pid");
     cells.why = wait_text(job);
     const double waiting_s = number_in(job, "waiting_now_s").value_or(0);
-    if (cells.why.starts_with("waits") && waiting_s >= 1) cells.why += ", for " + format_seconds(waiting_s);
+    if (cells.why.starts_with("waits") && waiting_s >= 1)
+        cells.why += ", for " + (waiting_s < 99.5 ? fmt::format("{:.0f} s", waiting_s) : format_seconds(waiting_s));
     return cells;
 }
 

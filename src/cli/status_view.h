@@ -41,7 +41,7 @@ std::string format_rate(double per_s);
 /// How fast a job goes; nothing: it cannot be told (yet).
 struct Rate {
     std::optional<double> iterations_per_s;
-    std::optional<double> share;  ///< of time, that it held its lane and used it: 0 to 1
+    std::optional<double> share;  ///< of time, that it was in its iterations: 0 to 1
 };
 
 /// Since it was attached.
@@ -68,7 +68,7 @@ private:
     };
     struct Job {
         Gauge iterations;
-        Gauge attained;
+        Gauge busy;
     };
     using Key = std::array<std::int64_t, 3>;
     static Key key_of(const nlohmann::json& job);

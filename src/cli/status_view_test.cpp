@@ -16,10 +16,23 @@ namespace {
 using nlohmann::json;
 
 json resnet() {
-    return {{"job", 3},          {"client", 0},          {"name", "resnet50"},        {"pid", 4242},
-            {"user", 1000},      {"attached_s", 20.0},   {"state", "running"},        {"waits_for", ""},
-            {"lane", 1},         {"iterations", 12},     {"iterations_total", 100},   {"attained_s", 5.0},
-            {"waited_s", 130.0}, {"waiting_now_s", 0.0}, {"persistent", 512ll << 20}, {"ephemeral", 6ll << 30}};
+    return {{"job", 3},
+            {"client", 0},
+            {"name", "resnet50"},
+            {"pid", 4242},
+            {"user", 1000},
+            {"attached_s", 20.0},
+            {"state", "running"},
+            {"waits_for", ""},
+            {"lane", 1},
+            {"iterations", 12},
+            {"iterations_total", 100},
+            {"attained_s", 5.0},
+            {"busy_s", 4.9},
+            {"waited_s", 130.0},
+            {"waiting_now_s", 0.0},
+            {"persistent", 512ll << 20},
+            {"ephemeral", 6ll << 30}};
 }
 
 json waiting_vae() {
@@ -76,7 +89,7 @@ TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
         "JOB  NAME      STATE     LANE  ITERATIONS   IT/S  SHARE        P        T  WAITED   PID  WHY\n"
         "  3  resnet50  running      1      12/100  0.600   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
         "  4  vae       waiting      1          12  0.600   25 %  512 MiB  6.0 GiB  2m 10s  4242  waits for its turn, after "
-        "resnet50 (job 3), for 12.0 s\n"
+        "resnet50 (job 3), for 12 s\n"
         " 12  late      starting     -           -      -      -        -        -       -     7  has not asked for the "
         "device yet\n");
 }
@@ -152,7 +165,7 @@ TEST(WaitText, NamesWhoIsInTheWay) {
     EXPECT_EQ(text("turn", false), "waits for its turn");
     EXPECT_EQ(text("stopped-holder", true), "waits: its lane is held by vae (job 4), which is stopped");
     EXPECT_EQ(text("stopped-holder", false), "waits: its lane is held by another job, which is stopped");
-    EXPECT_EQ(text("profiling", true), "waits for the first iterations of vae (job 4), which need the device alone");
+    EXPECT_EQ(text("profiling", true), "waits for the first iterations of vae (job 4)");
     EXPECT_EQ(text("profiling", false), "waits for room for its first iterations");
     EXPECT_EQ(wait_text({{"waits_for", "turn"}, {"behind", "?"}}), "waits for its turn, after another job");
 }
@@ -201,9 +214,9 @@ TEST(FormatStatus, SaysWhatIsUnusual) {
 
 class RatesTest : public testing::Test {
 protected:
-    Rate at(double uptime_s, double iterations, double attained_s, const char* state = "running") {
+    Rate at(double uptime_s, double iterations, double busy_s, const char* state = "running") {
         json job = resnet();
-        job.update({{"iterations", iterations}, {"attained_s", attained_s}, {"state", state}});
+        job.update({{"iterations", iterations}, {"attained_s", 0.0}, {"busy_s", busy_s}, {"state", state}});
         json status = status_of({job});
         status["service"]["uptime_s"] = uptime_s;
         status["service"]["statistics"]["turns"] = 10 * uptime_s;
@@ -251,6 +264,23 @@ TEST_F(RatesTest, AnotherServiceStartsAnew) {
     EXPECT_DOUBLE_EQ(at(1, 20, 0).share.value(), 0);
     EXPECT_FALSE(rates.turns_per_s());
     EXPECT_DOUBLE_EQ(at(2, 25, 0.5).iterations_per_s.value(), 5);
+}
+
+TEST(AverageRate, WhatTheServiceCountsMayBeLate) {
+    json job = resnet();
+    job.update({{"attained_s", 1.0}, {"busy_s", 19.0}});
+    EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.95);
+    EXPECT_DOUBLE_EQ(average_rate(job).iterations_per_s.value(), 0.6);
+}
+
+TEST(AverageRate, WhatWasDoneUnderTheLastServiceDoesNotCount) {
+    json job = resnet();
+    job.update({{"iterations", 4000}, {"busy_s", 100.0}, {"attained_s", 2.0}, {"attached_s", 5.0}});
+    EXPECT_FALSE(average_rate(job).iterations_per_s) << "how many are new is not known";
+    EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.4);
+    job["iterations_before"] = 3900;
+    EXPECT_DOUBLE_EQ(average_rate(job).iterations_per_s.value(), 20);
+    EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.5) << "25 ms each";
 }
 
 TEST_F(RatesTest, JobsThatAreNotKnownHaveNone) {

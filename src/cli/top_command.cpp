@@ -354,10 +354,10 @@ private:
         switch (key) {
             case 'q':
             case 'Q': return false;
-            case 's': options_.sort = SortKey::kShare; break;
-            case 'i': options_.sort = SortKey::kIterations; break;
-            case 'w': options_.sort = SortKey::kWaiting; break;
-            case 'j': options_.sort = SortKey::kJob; break;
+            case 's': sort_by(SortKey::kShare); break;
+            case 'i': sort_by(SortKey::kIterations); break;
+            case 'w': sort_by(SortKey::kWaiting); break;
+            case 'j': sort_by(SortKey::kJob); break;
             case KEY_UP: --options_.first; break;
             case KEY_DOWN: ++options_.first; break;
             case KEY_PPAGE: options_.first -= options_.height / 2; break;
@@ -367,6 +367,11 @@ private:
             default: break;
         }
         return true;
+    }
+
+    void sort_by(SortKey key) {
+        options_.sort = key;
+        options_.first = 0;
     }
 
     static constexpr auto kPatience = std::chrono::seconds(3);

@@ -16,7 +16,8 @@ using nlohmann::json;
 
 constexpr int kBarWidth = 10;
 constexpr int kNameMax = 24;
-constexpr int kWhyMin = 24;  ///< less would say nothing
+constexpr int kWhyWhole = 44;  ///< enough for most reasons
+constexpr int kWhyMin = 10;    ///< less would say nothing
 
 struct Row {
     JobCells cells;
@@ -195,11 +196,12 @@ struct Layout {
         // A long name gives way first.
         const int excess = std::clamp(fixed - width, 0, columns[1].width - 8);
         columns[1].width -= excess;
-        wide = width - fixed >= progress_width() + kWhyMin + 4;
-        two_lines = !wide && 2 * static_cast<int>(rows.size()) <= height;
+        const int left = width - (fixed - excess) - progress_width() - 4;
+        two_lines = left < kWhyWhole && 2 * static_cast<int>(rows.size()) <= height;
+        wide = !two_lines && left >= kWhyMin;
     }
 
-    int progress_width() const { return kBarWidth + 8 + iterations_width; }
+    int progress_width() const { return kBarWidth + 1 + iterations_width; }
     int lines_each() const { return two_lines ? 2 : 1; }
 };
 
@@ -210,7 +212,7 @@ void add_progress(LineWriter& line, const Row& row, const Layout& layout, bool u
         return line.cell(text, layout.progress_width(), Align::kLeft, Style::kPlain);
     }
     line.add(bar(row.progress, kBarWidth, unicode), Style::kBar);
-    line.add(fmt::format(" {:3.0f} %  ", 100 * row.progress));
+    line.skip(1);
     line.cell(row.cells.iterations, layout.iterations_width, Align::kLeft, Style::kPlain);
 }
 

@@ -22,6 +22,7 @@ json job_of(int id, const std::string& name, const char* state, double iteration
                 {"attached_s", 10.0},
                 {"iterations", iterations},
                 {"attained_s", iterations / 100},
+                {"busy_s", iterations / 100},
                 {"waited_s", 10.0 * (id % 3)},
                 {"waiting_now_s", 0.0},
                 {"persistent", 64 << 20},
@@ -81,18 +82,17 @@ TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
     EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s");
     EXPECT_EQ(lines[7], "    100 iterations");
     EXPECT_EQ(lines[8], "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s");
-    EXPECT_EQ(lines[9], "    #####.....  50 %  200/400     waits for its turn, after vae (job 1)");
+    EXPECT_EQ(lines[9], "    #####..... 200/400     waits for its turn, after vae (job 1)");
     EXPECT_EQ(lines[23], "q quit   sort by:  s share  i iterations  w waiting  j job");
 }
 
 TEST(TopView, OnAWideScreenItTakesOne) {
     const auto lines = shown(status_of(2), {.width = 140, .height = 40});
     ASSERT_EQ(lines.size(), 40u);
-    EXPECT_EQ(lines[5],
-              "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED  PROGRESS                      WHY");
+    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED  PROGRESS               WHY");
     EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s  100 iterations");
     EXPECT_EQ(lines[7],
-              "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░  50 %  200/400   "
+              "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░ 200/400   "
               "  waits for its turn, after vae (job 1)");
 }
 

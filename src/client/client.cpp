@@ -89,7 +89,7 @@ Result<bool> Client::connect(bool again) {
     const timeval patience{5, 0};
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const int descriptors[] = {page_file_.get(), notify_.get()};
-    if (!wire::send(socket.value().get(), attach, descriptors)) return Error{"the service does not listen"};
+    wire::send(socket.value().get(), attach, descriptors);  // if that fails, the reason may be there to be read
     const wire::Received answer = wire::receive(socket.value().get());
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         sorry && answer.kind == wire::Received::Kind::kMessage) {

@@ -42,16 +42,16 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
         count_private(static_cast<std::int64_t>(::malloc_usable_size(block)));
         return block;
     }
+    if (size > device_.window_size()) return nullptr;
+    size = Arena::rounded(size);
     std::unique_lock lock(mutex_);
-    if (!inside || kind == Kind::kPersistent) {
-        steps_.push_back({true, false, 0, Arena::rounded(size)});
-        return allocate_private(lock, Arena::rounded(size), inside, nullptr);
-    }
+    if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
     const Predictor::Allocation allocation = predictor_.allocated(size, /*stream=*/0);
-    steps_.push_back({true, true, allocation.ticket, Arena::rounded(size)});
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && allocation.dies);
-    if (ephemeral && mapped_ > 0) return allocate_in_lane(lock, Arena::rounded(size), allocation);
-    return allocate_private(lock, Arena::rounded(size), true, &allocation);
+    void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
+                                           : allocate_private(lock, size, true, &allocation);
+    if (!block) predictor_.freed(allocation.ticket);  // what never was has not survived
+    return block;
 }
 
 void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size,
@@ -96,8 +96,9 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
 
 void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation) {
     std::byte* start = (place == Place::kLane ? device_.lane_window() : device_.private_window()) + offset;
-    blocks_.emplace(start,
-                    Block{offset, size, place, allocation != nullptr, allocation ? allocation->ticket : 0, iteration_});
+    const Predictor::Ticket ticket = allocation ? allocation->ticket : 0;
+    if (!alone_) steps_.push_back({true, allocation != nullptr, ticket, size});
+    blocks_.emplace(start, Block{offset, size, place, allocation != nullptr, ticket, iteration_});
     return start;
 }
 
@@ -123,7 +124,7 @@ void Memory::free(void* start) {
     blocks_.erase(found);
     const bool of_this_iteration = block.has_ticket && block.iteration == iteration_;
     if (of_this_iteration) predictor_.freed(block.ticket);
-    steps_.push_back({false, of_this_iteration, block.ticket, block.size});
+    if (!alone_) steps_.push_back({false, of_this_iteration, block.ticket, block.size});
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
     switch (block.place) {
         case Place::kLane:
@@ -131,8 +132,8 @@ void Memory::free(void* start) {
             --lane_blocks_;
             return;
         case Place::kEvacuated:
-            lane_.free(block.offset);
-            restore_lane({block.offset, block.size});
+            // Where the lane does not come back nothing more is placed.
+            if (restore_lane({block.offset, block.size})) lane_.free(block.offset);
             break;
         case Place::kPrivate:
             device_.discard_private({block.offset, block.size});
@@ -201,7 +202,7 @@ void Memory::learn() {
 
 /// What the iteration would have needed, had everything that died in it been in the lane.
 Needs Memory::replay() const {
-    Arena lane(device_.window_size());
+    Arena lane(std::uint64_t{1} << 60);
     std::vector<std::uint64_t> offsets(predictor_.allocations(), 0);
     std::uint64_t live = at_boundary_;
     std::uint64_t peak = at_boundary_;
@@ -232,13 +233,10 @@ bool Memory::evacuate(Block& block) {
 }
 
 /// The lane shows through again where an evacuated block was, as far as the lane reaches.
-void Memory::restore_lane(device::Range range) {
+bool Memory::restore_lane(device::Range range) {
     const std::uint64_t inside = mapped_ > range.offset ? std::min(range.size, mapped_ - range.offset) : 0;
     device_.unmap_lane(range);
-    if (inside > 0 && !device_.map_lane(lane_descriptor_, {range.offset, inside})) {
-        // Without that part the lane ends before it.
-        lane_.set_limit(std::min(lane_.limit(), range.offset));
-    }
+    return inside == 0 || device_.map_lane(lane_descriptor_, {range.offset, inside});
 }
 
 std::vector<device::Range> Memory::evacuated_ranges() const {

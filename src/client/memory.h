@@ -109,7 +109,7 @@ private:
     void* allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
                            const Predictor::Allocation* allocation);
     void* enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation);
-    void restore_lane(device::Range range);
+    bool restore_lane(device::Range range);
     bool evacuate(Block& block);
     void learn();
     Needs replay() const;

@@ -48,12 +48,15 @@ Engine::Barred Engine::entry_barred() const {
 
 /// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
-    if (client.on_device()) return true;
-    if (barred == Barred::kAll) return false;
-    // One that can be paged is in nobody's way, where rank pages it out again.
-    const bool in_the_way = !(may_be_paged(client) && policy_->info.pages_by_rank);
-    if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
-    if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
+    const bool brought_memory = client.on_device() && !client.profiled && client.profile_iterations == 0;
+    if (client.on_device() && !brought_memory) return true;
+    if (!client.on_device()) {
+        if (barred == Barred::kAll) return false;
+        // One that can be paged is in nobody's way, where rank pages it out again.
+        const bool in_the_way = !(may_be_paged(client) && policy_->info.pages_by_rank);
+        if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
+        if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
+    }
     if (!policy_->info.exclusive) return true;
     return std::none_of(active_.begin(), active_.end(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;

@@ -196,6 +196,8 @@ void Engine::on(const event::Unpageable& e) {
     if (client->residency == Residency::kPagingOut) {
         client->residency = Residency::kResident;
         std::erase(paging_out_, client);
+        --statistics_.page_outs;
+        statistics_.paged -= client->reserved;
     }
     memory_changed_ = true;
 }

@@ -17,6 +17,9 @@ namespace {
 
 using nlohmann::json;
 
+/// Names come from other people: bytes that are no text are replaced.
+std::string text_of(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
+
 std::string_view state_of(const Client& client, const Session& session, control::State word) {
     if (session.paused) return "paused";
     if (session.stopped) return "stopped";
@@ -57,8 +60,13 @@ json Server::describe(const Session& session, Instant at) const {
     if (client->facts.iterations_total > 0) {
         row["iterations_total"] = client->facts.iterations_total + session.iterations_before;
     }
-    row["busy_s"] = static_cast<double>(page.busy_ns) * 1e-9;
-    row["attained_s"] = client->facts.attained.seconds();
+    row["busy_s"] = static_cast<double>(busy_ns_of(session, at)) * 1e-9;
+    // The engine hears of a turn that goes on only when somebody waits.
+    const std::uint64_t busy_now = busy_ns_of(session, at);
+    const double untold_s =
+        client->holds() ? static_cast<double>(busy_now - std::min(busy_now, session.busy_told_ns)) * 1e-9 : 0;
+    row["attained_s"] = client->facts.attained.seconds() + untold_s;
+    row["iterations_before"] = session.iterations_before;
     Duration waited = session.waited;
     if (session.waiting_since != kNever) waited += at - session.waiting_since;
     row["waited_s"] = waited.seconds();
@@ -215,9 +223,9 @@ Server::Reply Server::command(const wire::Peer& peer, std::string_view line) {
     if (words.empty()) return {false, "no command"};
     const std::string_view verb = words[0];
     const bool owner = peer.uid == ::getuid() || peer.uid == 0;
-    if (verb == "status") return {true, status().dump()};
+    if (verb == "status") return {true, text_of(status())};
     if (verb == "policy") {
-        if (words.size() == 1) return {true, json{{"policy", shell_->engine().policy().info.name}}.dump()};
+        if (words.size() == 1) return {true, text_of({{"policy", shell_->engine().policy().info.name}})};
         if (!owner) return {false, "only the service's owner sets the policy"};
         const Policy* policy = find_policy(words[1]);
         if (!policy) return {false, "there is no policy '" + std::string(words[1]) + "'"};
@@ -226,7 +234,7 @@ Server::Reply Server::command(const wire::Peer& peer, std::string_view line) {
     }
     if (verb == "trace") {
         shell_->trace().flush();
-        return {true, status()["service"]["trace"].dump()};
+        return {true, text_of(status()["service"]["trace"])};
     }
     if (verb == "stop") {
         if (!owner) return {false, "only the service's owner stops it"};

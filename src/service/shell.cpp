@@ -47,6 +47,13 @@ Instant now() {
     return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
 }
 
+std::uint64_t busy_ns_of(const Session& session, Instant at) {
+    const std::uint64_t busy = session.page->busy_ns.load(std::memory_order_relaxed);
+    if (session.word().state != control::State::kRunning) return busy;
+    const auto begun = static_cast<std::int64_t>(session.page->begun_ns.load(std::memory_order_relaxed));
+    return begun < at.ns ? busy + static_cast<std::uint64_t>(at.ns - begun) : busy;
+}
+
 Session::~Session() {
     if (epoll >= 0 && notify) ::epoll_ctl(epoll, EPOLL_CTL_DEL, notify.get(), nullptr);
     if (page) ::munmap(page, kControlPageSize);
@@ -103,13 +110,8 @@ void Shell::deliver(const Event& event) {
 /// How far it has come since the engine last heard, if there is anything to tell.
 void Shell::tell_progress(Session& session) {
     const Instant at = now();
-    const control::Word word = session.word();
     const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
-    std::uint64_t busy = session.page->busy_ns.load(std::memory_order_relaxed);
-    if (word.state == control::State::kRunning) {
-        const auto begun = static_cast<std::int64_t>(session.page->begun_ns.load(std::memory_order_relaxed));
-        if (begun < at.ns) busy += static_cast<std::uint64_t>(at.ns - begun);
-    }
+    const std::uint64_t busy = busy_ns_of(session, at);
     const std::int64_t elapsed = (at - session.told_at).ns;
     const std::int64_t worked = std::clamp(static_cast<std::int64_t>(busy - session.busy_told_ns), std::int64_t{0}, elapsed);
     const Duration idle{elapsed - worked};

@@ -43,7 +43,7 @@ struct Session {
 
     Instant attached_at;
     std::uint64_t iterations_before = 0;  ///< done under the service before this one
-    Instant waiting_since = kNever;  ///< kNever: it does not wait
+    Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
     bool paused = false;        ///< by `salus pause`
     bool stopped = false;       ///< by a signal or a debugger
@@ -65,6 +65,9 @@ struct Session {
     control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
     bool responds() const { return static_cast<bool>(socket); }
 };
+
+/// Time inside iterations, the present one included.
+std::uint64_t busy_ns_of(const Session& session, Instant at);
 
 class Shell {
 public:

@@ -40,7 +40,7 @@ public:
         }
         for (const Client* client : engine.clients()) look_at(*client, engine);
         run_.result.statistics = engine.statistics();
-        run_.result.memory_peak = engine.statistics().reserved_peak;
+        note_memory(engine);
     }
 
     void finish() {
@@ -61,6 +61,11 @@ public:
         for (const auto& [at, change] : changes) {
             present += Bytes{change};
             run_.result.static_peak = std::max(run_.result.static_peak, present);
+        }
+        // What a profiling turn was lent is far more than it used: that is known now.
+        for (const auto& [others, job] : profiling_) {
+            run_.result.memory_peak =
+                std::max(run_.result.memory_peak, others + run_.jobs[job].persistent + run_.jobs[job].ephemeral);
         }
         run_.result.busy = busy_time();
         run_.result.finished = std::all_of(run_.result.jobs.begin(), run_.result.jobs.end(),
@@ -143,6 +148,16 @@ private:
         result.memory_time_gib_s = engine.memory_time_gib_s(client, now_);
     }
 
+    void note_memory(const Engine& engine) {
+        const Client* profiler = engine.profiling() == kNoClient ? nullptr : engine.find(engine.profiling());
+        if (!profiler || !profiler->holds()) {
+            run_.result.memory_peak = std::max(run_.result.memory_peak, engine.reserved());
+            return;
+        }
+        const auto seen = std::pair(engine.reserved() - profiler->reserved, here(profiler->facts.id).index);
+        if (profiling_.empty() || profiling_.back() != seen) profiling_.push_back(seen);
+    }
+
     /// With at least one client running.
     Duration busy_time() const {
         std::vector<Segment> ordered = run_.segments;
@@ -159,6 +174,7 @@ private:
 
     RecordedRun& run_;
     std::map<ClientId, Present> present_;
+    std::vector<std::pair<Bytes, std::size_t>> profiling_;  ///< reserved by all others, whose profiling turn
     Instant now_{};
     std::string name_;
     std::int64_t number_ = 0;

@@ -49,8 +49,9 @@ Received receive(int socket) {
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
+    int resets = 0;  // a peer that closes without having read all still may have said why: that comes after the error
     do got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
 
     Received received;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;

@@ -1,0 +1,139 @@
+// Clients of a service in the same process, for tests: what a client says and writes, without the library that would say and
+// write only what makes sense.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "wire/control_page.h"
+#include "wire/control_word.h"
+#include "wire/messages.h"
+#include "wire/socket.h"
+
+namespace salus::service {
+
+/// The two ends of a connection: ours, and the one that a server is to adopt. Neither ever waits.
+struct Connected {
+    wire::Descriptor ours;
+    wire::Descriptor theirs;
+};
+
+inline Connected connected_pair() {
+    int ends[2] = {-1, -1};
+    SALUS_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "a pair of sockets");
+    return {wire::Descriptor(ends[0]), wire::Descriptor(ends[1])};
+}
+
+/// A process that does nothing, in whose name connections can be made: the kernel says that it is the peer.
+class IdleProcess {
+public:
+    IdleProcess() {
+        Connected control = connected_pair();
+        ::fcntl(control.ours.get(), F_SETFL, 0);  // these two wait
+        ::fcntl(control.theirs.get(), F_SETFL, 0);
+        pid_ = ::fork();
+        SALUS_CHECK(pid_ >= 0, "a process");
+        if (pid_ == 0) serve(control.theirs.get());
+        control_ = std::move(control.ours);
+    }
+    ~IdleProcess() { end(); }
+    IdleProcess(const IdleProcess&) = delete;
+    IdleProcess& operator=(const IdleProcess&) = delete;
+
+    int pid() const { return pid_; }
+
+    Connected connect() {
+        SALUS_CHECK(wire::send(control_.get(), wire::Leave{}), "the process is asked");
+        wire::Received answer = wire::receive(control_.get());
+        SALUS_CHECK(answer.kind == wire::Received::Kind::kMessage, "the process answers");
+        return {std::move(answer.descriptors[0]), std::move(answer.descriptors[1])};
+    }
+
+    void end() {
+        if (pid_ <= 0) return;
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+        pid_ = -1;
+    }
+
+private:
+    [[noreturn]] static void serve(int control) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::signal(SIGTERM, SIG_IGN);
+        // Nothing of what the parent has open is to live on here.
+        ::dup2(control, 3);
+        ::close_range(4, ~0u, 0);
+        while (wire::receive(3).kind == wire::Received::Kind::kMessage) {
+            const Connected made = connected_pair();
+            const int both[] = {made.ours.get(), made.theirs.get()};
+            wire::send(3, wire::Leave{}, both);
+        }
+        ::_exit(0);
+    }
+
+    int pid_ = -1;
+    wire::Descriptor control_;
+};
+
+/// A control page and an eventfd, and our end of the connection.
+class RawClient {
+public:
+    explicit RawClient(wire::Descriptor socket)
+        : socket_(std::move(socket)),
+          file_(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+          notify_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        SALUS_CHECK(::ftruncate(file_.get(), kControlPageSize) == 0, "a page");
+        SALUS_CHECK(::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "a sealed page");
+        void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+        SALUS_CHECK(at != MAP_FAILED, "a page");
+        page_ = new (at) ControlPage;
+    }
+    ~RawClient() { ::munmap(page_, kControlPageSize); }
+    RawClient(const RawClient&) = delete;
+    RawClient& operator=(const RawClient&) = delete;
+
+    bool attach(const wire::Attach& attach = {}) {
+        const int descriptors[] = {file_.get(), notify_.get()};
+        return wire::send(socket_.get(), attach, descriptors);
+    }
+    bool say(const wire::Message& message) { return wire::send(socket_.get(), message); }
+    wire::Received hear() { return wire::receive(socket_.get()); }
+    void hang_up() { socket_.reset(); }
+
+    /// Applies a step of the control word (word -> word), and tells the service.
+    template <typename Step>
+    void change_word(const Step& step) {
+        page_->word = control::pack(step(control::unpack(page_->word)));
+        notify();
+    }
+    void notify() {
+        const std::uint64_t one = 1;
+        static_cast<void>(!::write(notify_.get(), &one, sizeof one));
+    }
+
+    ControlPage& page() { return *page_; }
+    int socket() const { return socket_.get(); }
+    int page_file() const { return file_.get(); }
+    int notify_file() const { return notify_.get(); }
+
+private:
+    wire::Descriptor socket_;
+    wire::Descriptor file_;
+    wire::Descriptor notify_;
+    ControlPage* page_ = nullptr;
+};
+
+}  // namespace salus::service

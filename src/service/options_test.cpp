@@ -1,0 +1,218 @@
+#include "service/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
+
+#include "wire/socket.h"
+
+namespace salus::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// All of it, so that nothing is forgotten when two are compared.
+std::string shown(const Options& o) {
+    return fmt::format(
+        "policy={} capacity={} lanes={} paging={} device={} min_turn={} socket={} state={} log_level={} trace_limit={} "
+        "rehome_after={} all_users={}",
+        o.policy, o.capacity.count, o.lanes, o.paging, o.device, o.min_turn.ns, o.socket, o.state,
+        static_cast<int>(o.log_level), o.trace_limit.count, o.rehome_after.ns, o.all_users);
+}
+
+/// What was given, or why it makes no sense.
+struct Outcome {
+    Options options;
+    std::string error;
+    std::string text() const { return error.empty() ? shown(options) : "error: " + error; }
+};
+
+class ServiceOptionsTest : public ::testing::Test {
+protected:
+    ServiceOptionsTest() {
+        char name[] = "/tmp/salus-options-test-XXXXXX";
+        EXPECT_NE(::mkdtemp(name), nullptr);
+        directory_ = name;
+        for (const char* variable : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME"}) {
+            const char* value = std::getenv(variable);
+            saved_.emplace_back(variable, value ? std::optional<std::string>(value) : std::nullopt);
+            ::setenv(variable, (directory_ + "/" + variable).c_str(), 1);
+        }
+    }
+    ~ServiceOptionsTest() override {
+        for (const auto& [variable, value] : saved_) {
+            if (value) ::setenv(variable, value->c_str(), 1);
+            else ::unsetenv(variable);
+        }
+        fs::remove_all(directory_);
+    }
+
+    Outcome parse(std::vector<std::string> arguments) const {
+        CLI::App program("", "salusd");
+        const OptionsParser parser(program);
+        try {
+            std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+            program.parse(arguments);
+            return {parser.finish(), ""};
+        } catch (const CLI::ParseError& error) {
+            return {{}, error.what()};
+        }
+    }
+    Outcome parse_file(const std::string& text, std::vector<std::string> arguments = {}) const {
+        const std::string path = directory_ + "/file.toml";
+        std::ofstream(path) << text;
+        arguments.insert(arguments.begin(), {"--config", path});
+        return parse(std::move(arguments));
+    }
+
+    std::string directory_;
+
+private:
+    std::vector<std::pair<const char*, std::optional<std::string>>> saved_;
+};
+
+/// One value for each option, other than its default; as on the command line, and as in a TOML file.
+struct Row {
+    std::string name;
+    std::string argument;
+    std::string toml;
+    std::string shows;
+};
+const std::vector<Row> kRows = {
+    {"policy", "srtf", "\"srtf\"", "policy=srtf"},
+    {"capacity", "3GiB", "\"3GiB\"", "capacity=3221225472"},
+    {"lanes", "4", "4", "lanes=4"},
+    {"paging", "off", "\"off\"", "paging=false"},
+    {"device", "host", "\"host\"", "device=host"},
+    {"min-turn-ms", "2.5", "2.5", "min_turn=2500000"},
+    {"rehome-after-s", "0.25", "0.25", "rehome_after=250000000"},
+    {"socket", "/tmp/a b/socket", "\"/tmp/a b/socket\"", "socket=/tmp/a b/socket"},
+    {"state", "/tmp/state", "\"/tmp/state\"", "state=/tmp/state"},
+    {"log-level", "debug", "\"debug\"", "log_level=3"},
+    {"users", "all", "\"all\"", "all_users=true"},
+    {"trace-limit", "64MiB", "\"64MiB\"", "trace_limit=67108864"},
+};
+
+TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
+    const Outcome outcome = parse({});
+    Options defaults;
+    defaults.socket = wire::user_socket();
+    defaults.state = default_state_directory();
+    EXPECT_EQ(outcome.text(), shown(defaults));
+    EXPECT_EQ(outcome.options.socket, directory_ + "/XDG_RUNTIME_DIR/salus/socket");
+    EXPECT_EQ(outcome.options.state, directory_ + "/XDG_STATE_HOME/salus");
+}
+
+TEST_F(ServiceOptionsTest, TheFileAndTheCommandLineHaveTheSameNames) {
+    const std::string defaults = parse({}).text();
+    for (const Row& row : kRows) {
+        const std::string given = parse({"--" + row.name, row.argument}).text();
+        EXPECT_NE(given.find(row.shows), std::string::npos) << row.name << ": " << given;
+        EXPECT_EQ(given == defaults, row.name == "device") << row.name;  // there is only one
+        EXPECT_EQ(parse({"--" + row.name + "=" + row.argument}).text(), given);
+        EXPECT_EQ(parse_file(row.name + " = " + row.toml + "\n").text(), given) << row.name;
+    }
+}
+
+TEST_F(ServiceOptionsTest, TheRowsAboveAreAllThereIs) {
+    CLI::App program("", "salusd");
+    const OptionsParser parser(program);
+    std::set<std::string> expected = {"help", "config"};
+    for (const Row& row : kRows) expected.insert(row.name);
+    std::set<std::string> found;
+    for (const CLI::Option* option : program.get_options()) found.insert(option->get_lnames().at(0));
+    EXPECT_EQ(found, expected);
+}
+
+TEST_F(ServiceOptionsTest, AllTogetherInOneFile) {
+    std::string text = "# a comment\n\n";
+    std::vector<std::string> arguments;
+    for (const Row& row : kRows) {
+        text += row.name + " = " + row.toml + "  # why\n";
+        arguments.insert(arguments.end(), {"--" + row.name, row.argument});
+    }
+    EXPECT_EQ(parse_file(text).text(), parse(arguments).text());
+}
+
+TEST_F(ServiceOptionsTest, TheCommandLineIsStrongerThanTheFile) {
+    const Outcome outcome = parse_file("policy = \"rr\"\nlanes = 3\n", {"--policy", "las"});
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.options.policy, "las");
+    EXPECT_EQ(outcome.options.lanes, 3u);
+}
+
+TEST_F(ServiceOptionsTest, TheUsersOwnFileIsReadUnlessAnotherIsNamed) {
+    const fs::path path = default_configuration_file();
+    EXPECT_EQ(path, directory_ + "/XDG_CONFIG_HOME/salus/salusd.toml");
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << "policy = \"rr\"\n";
+    EXPECT_EQ(parse({}).options.policy, "rr");
+    EXPECT_EQ(parse_file("lanes = 2\n").options.policy, "fair");
+    std::ofstream(path) << "no such = \"thing\"\n";
+    EXPECT_NE(parse({}).error, "");
+}
+
+TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
+    ::unsetenv("XDG_STATE_HOME");
+    ::setenv("XDG_CONFIG_HOME", "", 1);
+    EXPECT_EQ(default_state_directory(), directory_ + "/HOME/.local/state/salus");
+    EXPECT_EQ(default_configuration_file(), directory_ + "/HOME/.config/salus/salusd.toml");
+    ::unsetenv("HOME");
+    EXPECT_EQ(default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
+}
+
+// ------------------------------------------------------------------------------------------------------------ bad values
+
+bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == std::string::npos; }
+
+TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
+    const struct {
+        std::string name;
+        std::vector<std::string> values;
+    } rows[] = {
+        {"policy", {"fairest", "", "fair srtf"}},
+        {"capacity", {"much", "-1GiB", "0", "1e300", "nan", "16 apples"}},
+        {"lanes", {"-1", "two", "1.5", "99999999999999999999"}},
+        {"paging", {"maybe", "yes", "true", "ON"}},
+        {"device", {"cuda", "Host"}},
+        {"min-turn-ms", {"-1", "60001", "nan", "inf", "soon"}},
+        {"rehome-after-s", {"-0.5", "86401", "nan", "never"}},
+        {"log-level", {"verbose", "3"}},
+        {"users", {"some", "everybody"}},
+        {"trace-limit", {"0", "-5", "lots"}},
+    };
+    for (const auto& row : rows) {
+        for (const std::string& value : row.values) {
+            const std::string on_command_line = parse({"--" + row.name + "=" + value}).error;
+            EXPECT_TRUE(one_line(on_command_line)) << "--" << row.name << "=" << value << ": " << on_command_line;
+            EXPECT_NE(on_command_line.find(row.name), std::string::npos) << on_command_line;
+            std::string in_file = parse_file(row.name + " = \"" + value + "\"\n").error;
+            EXPECT_TRUE(one_line(in_file)) << row.name << " = " << value << ": " << in_file;
+            EXPECT_NE(in_file.find(row.name), std::string::npos) << in_file;
+        }
+    }
+}
+
+TEST_F(ServiceOptionsTest, NamesThatThereAreNotGiveOneLine) {
+    EXPECT_TRUE(one_line(parse({"--polcy", "fair"}).error)) << parse({"--polcy", "fair"}).error;
+    EXPECT_TRUE(one_line(parse({"fair"}).error));
+    EXPECT_TRUE(one_line(parse({"--policy"}).error));
+    for (const char* text : {"polcy = \"fair\"\n", "[service]\npolicy = \"rr\"\n", "policy.name = \"rr\"\n"}) {
+        EXPECT_TRUE(one_line(parse_file(text).error)) << text << parse_file(text).text();
+    }
+    EXPECT_TRUE(one_line(parse({"--config", directory_ + "/none.toml"}).error));
+}
+
+}  // namespace
+}  // namespace salus::service

@@ -1,0 +1,256 @@
+// The service in this process, and clients that need not behave: tests/fuzz_service.cpp does the same at random.
+#include "service/server.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "core/trace.h"
+#include "policies/table.h"
+#include "service/client_fixture.h"
+
+namespace salus::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ServerTest : public ::testing::Test {
+protected:
+    ServerTest() : check_handler_(set_check_handler(throw_check_failure)) {
+        char name[] = "/tmp/salus-server-test-XXXXXX";
+        EXPECT_NE(::mkdtemp(name), nullptr);
+        directory_ = name;
+        options_.capacity = gibibytes(1);
+        options_.socket = directory_ + "/run/socket";
+        options_.state = directory_ + "/state";
+        set_log_level(LogLevel::kError);
+        auto server = Server::open(options_);
+        EXPECT_TRUE(server.ok()) << server.error();
+        server_ = std::move(server).value();
+    }
+    ~ServerTest() override {
+        server_.reset();
+        set_log_level(LogLevel::kInfo);
+        set_check_handler(check_handler_);
+        fs::remove_all(directory_);
+    }
+
+    void step(int times = 3) {
+        for (int i = 0; i < times; ++i) server_->step(now());
+    }
+    std::unique_ptr<RawClient> connect(Connected connected = connected_pair()) {
+        server_->adopt(std::move(connected.theirs));
+        return std::make_unique<RawClient>(std::move(connected.ours));
+    }
+    /// A client that attached; nothing if it was not let in.
+    std::unique_ptr<RawClient> attach(Connected connected = connected_pair(), const wire::Attach& attach = {}) {
+        auto client = connect(std::move(connected));
+        EXPECT_TRUE(client->attach(attach));
+        step();
+        return heard<wire::Welcome>(*client) ? std::move(client) : nullptr;
+    }
+    template <typename T>
+    std::optional<T> heard(RawClient& client) {
+        const wire::Received received = client.hear();
+        if (received.kind != wire::Received::Kind::kMessage || !std::holds_alternative<T>(received.message)) return {};
+        return std::get<T>(received.message);
+    }
+    /// What a command line is answered.
+    std::optional<std::string> answer(std::string_view line) {
+        auto client = connect();
+        EXPECT_TRUE(client->say(wire::Command{wire::Text<384>(line)}));
+        step();
+        wire::Received received = client->hear();
+        if (received.kind != wire::Received::Kind::kMessage || !received.descriptors[0]) return std::nullopt;
+        std::string text(std::get<wire::Answer>(received.message).size, '\0');
+        if (::pread(received.descriptors[0].get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+            return {};
+        return text;
+    }
+
+    std::string directory_;
+    Options options_;
+    std::unique_ptr<Server> server_;
+
+private:
+    CheckHandler check_handler_;
+};
+
+TEST_F(ServerTest, AClientIsWelcomedAndLeaves) {
+    auto client = attach();
+    ASSERT_TRUE(client);
+    EXPECT_EQ(server_->shell().sessions().size(), 1u);
+    EXPECT_TRUE(client->say(wire::Leave{}));
+    step();
+    EXPECT_TRUE(server_->shell().sessions().empty());
+    EXPECT_EQ(client->hear().kind, wire::Received::Kind::kClosed);
+    EXPECT_TRUE(attach());
+}
+
+TEST_F(ServerTest, AProcessAttachesOnce) {
+    auto client = attach();
+    ASSERT_TRUE(client);
+    EXPECT_FALSE(attach());
+    client->hang_up();
+    step();
+    EXPECT_TRUE(attach());
+}
+
+TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {
+    auto client = attach();
+    ASSERT_TRUE(client);
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+        client->change_word([](control::Word word) { return control::begin(word).next; });
+        step();
+        ASSERT_EQ(control::unpack(client->page().word).state, control::State::kGranted) << i;
+        EXPECT_TRUE(heard<wire::Room>(*client));
+        client->page().persistent = std::uint64_t{1} << 20;
+        client->page().ephemeral = std::uint64_t{2} << 20;
+        client->page().iterations = i;
+        client->change_word([](control::Word word) {
+            word = control::leave(control::begin(word).next)->next;
+            return control::settle(word, /*drained=*/true, /*lane_clean=*/true).next;
+        });
+        step();
+    }
+    EXPECT_TRUE(server_->shell().engine().find(ClientId{0})->profiled);
+}
+
+// What a client is called may be any bytes that are no control characters; who asks for the status gets it all the same.
+TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
+    const std::string cut = std::string(62, 'x') + "\xc3\xa9";  // Text<64> cuts it within a character
+    for (const std::string& name : {std::string("\xff\xfe"), cut}) {
+        wire::Attach with_name;
+        with_name.name = wire::Text<64>(name);
+        auto client = attach(connected_pair(), with_name);
+        ASSERT_TRUE(client);
+        std::optional<std::string> status;
+        EXPECT_NO_THROW(status = answer("status"));
+        ASSERT_TRUE(status.has_value());
+        EXPECT_EQ(nlohmann::json::parse(*status)["jobs"].size(), 1u);
+        EXPECT_TRUE(client->say(wire::Leave{}));
+        step();
+    }
+    auto runner = connect();
+    EXPECT_TRUE(runner->say(wire::Run{0, wire::Text<64>("\xff"), wire::Text<256>("/tmp/\xff")}));
+    step();
+    EXPECT_NO_THROW(EXPECT_TRUE(answer("status").has_value()));
+}
+
+// Who leaves with figures that cannot be is gone all the same: its number is free for the next.
+TEST_F(ServerTest, WhoLeavesWithNonsenseOnItsPageIsGone) {
+    for (const std::uint64_t iterations : {std::uint64_t{1}, std::uint64_t{1} << 60, ~std::uint64_t{0}}) {
+        auto client = connect();
+        client->page().iterations = 2;
+        client->attach();
+        step();
+        ASSERT_TRUE(heard<wire::Welcome>(*client)) << iterations;
+        client->page().iterations = iterations;
+        EXPECT_TRUE(client->say(wire::Leave{}));
+        step();
+        EXPECT_TRUE(server_->shell().engine().clients().empty()) << iterations;
+        std::unique_ptr<RawClient> next;
+        EXPECT_NO_THROW(next = attach()) << iterations;
+        ASSERT_TRUE(next) << iterations;
+        next->say(wire::Leave{});
+        step();
+    }
+}
+
+// What a client did wrong is what one wants to replay.
+TEST_F(ServerTest, ATraceWithNonsenseInItReplays) {
+    auto client = connect();
+    client->page().iterations = 2;
+    client->attach();
+    step();
+    client->page().iterations = 1;  // fewer than none since then
+    client->say(wire::Leave{});
+    step();
+    const std::string path = server_->shell().trace().current_path();
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    EXPECT_NE(text.str().find("leave client=0 iterations="), std::string::npos);
+    const auto replay = replay_trace(text.str(), find_policy, fallback_policy());
+    ASSERT_TRUE(replay.ok()) << replay.error();
+    EXPECT_EQ(replay.value().difference, "");
+}
+
+TEST_F(ServerTest, TimesOnThePageMayBeAnything) {
+    auto client = attach();
+    ASSERT_TRUE(client);
+    const std::uint64_t most = ~std::uint64_t{0};
+    for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1, most}) {
+        client->page().begun_ns = client->page().ended_ns = client->page().busy_ns = value;
+        for (std::uint64_t word = 0; word < 128; ++word) {
+            client->page().word = word;
+            client->notify();
+            step(1);
+        }
+    }
+    client->hang_up();
+    step();
+    EXPECT_TRUE(attach());
+}
+
+// A share that is next to nothing is a figure that cannot be: time divided by it would be infinite, and no policy can rank
+// that. One client must not cost all the others their policy.
+TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
+    for (const double weight : {5e-324, 1e-300, 1e-100}) {
+        wire::Attach light;
+        light.weight = weight;
+        auto client = attach(connected_pair(), light);
+        EXPECT_FALSE(client) << weight;
+        if (!client) continue;
+        client->say(wire::Leave{});
+        step();
+    }
+    auto client = attach();
+    ASSERT_TRUE(client);
+    const std::string set = "set " + std::to_string(server_->shell().sessions().begin()->second->job);
+    EXPECT_NE(answer(set + " weight=1e-300"), "{}");
+    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 1.0);
+    EXPECT_EQ(answer(set + " weight=0.01"), "{}");
+    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 0.01);
+}
+
+// A process that left and ended, and one that attached meanwhile and was given its number, all in one round of the loop.
+TEST_F(ServerTest, TheEndOfAProcessThatLeftIsNotTheNextOnes) {
+    IdleProcess process;
+    auto first = attach(process.connect());
+    ASSERT_TRUE(first);
+    auto second = connect();
+    step();
+    first->say(wire::Leave{});
+    second->attach();
+    process.end();
+    step();
+    EXPECT_TRUE(heard<wire::Welcome>(*second));
+    ASSERT_EQ(server_->shell().sessions().size(), 1u) << "the second was taken for dead";
+    EXPECT_EQ(server_->shell().sessions().begin()->second->pid, ::getpid());
+}
+
+TEST_F(ServerTest, TheEndOfAProcessIsSeen) {
+    IdleProcess process;
+    auto client = attach(process.connect());
+    ASSERT_TRUE(client);
+    process.end();
+    step();
+    EXPECT_TRUE(server_->shell().sessions().empty());
+    EXPECT_TRUE(server_->shell().engine().clients().empty());
+}
+
+}  // namespace
+}  // namespace salus::service

@@ -1,0 +1,315 @@
+#include "wire/socket.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace salus::wire {
+namespace {
+
+std::size_t open_descriptors() {
+    std::size_t count = 0;
+    DIR* directory = ::opendir("/proc/self/fd");
+    while (::readdir(directory)) ++count;
+    ::closedir(directory);
+    return count;
+}
+
+/// Both ends of a connection, neither of which ever waits.
+struct Pair {
+    Pair() {
+        int ends[2];
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+        here = Descriptor(ends[0]);
+        there = Descriptor(ends[1]);
+    }
+    Descriptor here;
+    Descriptor there;
+};
+
+/// Any bytes and any number of descriptors, as a peer of ours would never send them.
+bool send_raw(int socket, const void* bytes, std::size_t size, const std::vector<int>& descriptors = {}) {
+    iovec part{const_cast<void*>(bytes), size};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    std::vector<char> control(CMSG_SPACE(descriptors.size() * sizeof(int)));
+    if (!descriptors.empty()) {
+        header.msg_control = control.data();
+        header.msg_controllen = control.size();
+        cmsghdr* rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+        std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+    }
+    return ::sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
+
+using Kind = Received::Kind;
+
+bool is_same_file(int a, int b) {
+    struct stat first {};
+    struct stat second {};
+    return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+// ------------------------------------------------------------------------------------------------------------ Descriptor
+
+TEST(Descriptor, ClosesItselfOnce) {
+    const std::size_t before = open_descriptors();
+    {
+        Descriptor a(::eventfd(0, EFD_CLOEXEC));
+        EXPECT_TRUE(a);
+        EXPECT_EQ(open_descriptors(), before + 1);
+        const int fd = a.get();
+        Descriptor b(std::move(a));
+        EXPECT_EQ(b.get(), fd);
+        Descriptor c(::eventfd(0, EFD_CLOEXEC));
+        c = std::move(b);  // what it had is closed
+        EXPECT_EQ(open_descriptors(), before + 1);
+        EXPECT_EQ(c.get(), fd);
+        Descriptor& itself = c;
+        c = std::move(itself);
+        EXPECT_EQ(c.get(), fd);
+        c.reset();
+        EXPECT_FALSE(c);
+        EXPECT_EQ(c.get(), -1);
+        EXPECT_EQ(open_descriptors(), before);
+        Descriptor d(::eventfd(0, EFD_CLOEXEC));
+        const int ours = d.release();
+        EXPECT_FALSE(d);
+        EXPECT_EQ(open_descriptors(), before + 1);
+        ::close(ours);
+    }
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+// ------------------------------------------------------------------------------------------------------ send and receive
+
+TEST(Socket, CarriesMessagesInOrder) {
+    Pair pair;
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kNothingNow);
+    ASSERT_TRUE(send(pair.here.get(), Need{1, 2}));
+    ASSERT_TRUE(send(pair.here.get(), Leave{}));
+    const Received first = receive(pair.there.get());
+    ASSERT_EQ(first.kind, Kind::kMessage);
+    EXPECT_EQ(std::get<Need>(first.message).ephemeral, 2u);
+    EXPECT_FALSE(first.descriptors[0]);
+    const Received second = receive(pair.there.get());
+    ASSERT_EQ(second.kind, Kind::kMessage);
+    EXPECT_TRUE(std::holds_alternative<Leave>(second.message));
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kNothingNow);
+}
+
+TEST(Socket, CarriesDescriptors) {
+    Pair pair;
+    Descriptor a(::eventfd(0, EFD_CLOEXEC));
+    Descriptor b(::memfd_create("b", MFD_CLOEXEC));
+    const std::size_t before = open_descriptors();
+    const int both[] = {a.get(), b.get()};
+    ASSERT_TRUE(send(pair.here.get(), Attach{}, both));
+    ASSERT_TRUE(send(pair.here.get(), MapLane{}, std::span(both).last(1)));
+    {
+        const Received two = receive(pair.there.get());
+        ASSERT_EQ(two.kind, Kind::kMessage);
+        ASSERT_TRUE(two.descriptors[0] && two.descriptors[1]);
+        EXPECT_NE(two.descriptors[0].get(), a.get());
+        EXPECT_TRUE(is_same_file(two.descriptors[1].get(), b.get()));
+        EXPECT_NE(::fcntl(two.descriptors[0].get(), F_GETFD) & FD_CLOEXEC, 0);
+        // The one is the other: what is written here is read there.
+        const std::uint64_t told = 42;
+        std::uint64_t heard = 0;
+        ASSERT_EQ(::write(two.descriptors[0].get(), &told, sizeof told), ssize_t{8});
+        ASSERT_EQ(::read(a.get(), &heard, sizeof heard), ssize_t{8});
+        EXPECT_EQ(heard, told);
+        const Received one = receive(pair.there.get());
+        ASSERT_EQ(one.kind, Kind::kMessage);
+        EXPECT_TRUE(is_same_file(one.descriptors[0].get(), b.get()));
+        EXPECT_FALSE(one.descriptors[1]);
+        EXPECT_EQ(open_descriptors(), before + 3);
+    }
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(Socket, PacketsThatAreNoMessagesAreGarbage) {
+    Pair pair;
+    std::array<std::byte, 4096> bytes{};
+    for (const std::size_t size : {std::size_t{1}, kMessageSize - 1, kMessageSize, kMessageSize + 1, bytes.size()}) {
+        ASSERT_TRUE(send_raw(pair.here.get(), bytes.data(), size));
+        const Received received = receive(pair.there.get());
+        EXPECT_EQ(received.kind, Kind::kGarbage) << size;
+        EXPECT_FALSE(received.why.empty());
+        EXPECT_FALSE(received.other_version);
+    }
+    // A message with something behind it is none.
+    const Packet packet = encode(Leave{});
+    std::vector<std::byte> longer(packet.begin(), packet.end());
+    longer.resize(kMessageSize + 1);
+    ASSERT_TRUE(send_raw(pair.here.get(), longer.data(), longer.size()));
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kGarbage);
+    ASSERT_TRUE(send(pair.here.get(), Leave{}));  // each packet is judged by itself
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kMessage);
+}
+
+TEST(Socket, APeerOfAnotherVersionIsRecognised) {
+    Pair pair;
+    Packet packet = encode(Leave{});
+    packet[4] = std::byte{kVersion + 1};
+    ASSERT_TRUE(send_raw(pair.here.get(), packet.data(), packet.size()));
+    const Received received = receive(pair.there.get());
+    EXPECT_EQ(received.kind, Kind::kGarbage);
+    EXPECT_TRUE(received.other_version);
+    EXPECT_EQ(received.why, "speaks protocol version 2, not 1");
+}
+
+// ----------------------------------------------------------------------------------------------------------- descriptors
+
+TEST(Socket, DescriptorsThatNobodyWantsAreClosed) {
+    Pair pair;
+    Descriptor file(::eventfd(0, EFD_CLOEXEC));
+    const Packet message = encode(Leave{});
+    const std::array<std::byte, 2 * kMessageSize> garbage{};
+    const std::size_t before = open_descriptors();
+    for (const std::size_t count : {1u, 2u, 3u, 4u, 16u, 253u}) {
+        const std::vector<int> many(count, file.get());
+        ASSERT_TRUE(send_raw(pair.here.get(), message.data(), message.size(), many));
+        EXPECT_EQ(receive(pair.there.get()).kind, Kind::kMessage);
+        EXPECT_EQ(open_descriptors(), before) << count << " with a message";
+        ASSERT_TRUE(send_raw(pair.here.get(), garbage.data(), garbage.size(), many));
+        EXPECT_EQ(receive(pair.there.get()).kind, Kind::kGarbage);
+        EXPECT_EQ(open_descriptors(), before) << count << " with a packet that is too long";
+        ASSERT_TRUE(send_raw(pair.here.get(), garbage.data(), 1, many));
+        EXPECT_EQ(receive(pair.there.get()).kind, Kind::kGarbage);
+        EXPECT_EQ(open_descriptors(), before) << count << " with a packet that is too short";
+    }
+}
+
+// A packet may be empty, and bring descriptors all the same. It reads like the end of the connection.
+TEST(Socket, DescriptorsOfAnEmptyPacketAreClosed) {
+    Pair pair;
+    Descriptor file(::eventfd(0, EFD_CLOEXEC));
+    const std::size_t before = open_descriptors();
+    ASSERT_TRUE(send_raw(pair.here.get(), nullptr, 0, {file.get(), file.get()}));
+    const Kind kind = receive(pair.there.get()).kind;
+    EXPECT_TRUE(kind == Kind::kClosed || kind == Kind::kGarbage);
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+// ------------------------------------------------------------------------------------------------- closed and full sockets
+
+TEST(Socket, OfAClosedPeerTheLastWordsAreReadAndNoSignalComes) {
+    ASSERT_NE(::signal(SIGPIPE, SIG_DFL), SIG_ERR);
+    Pair pair;
+    ASSERT_TRUE(send(pair.here.get(), Leave{}));
+    pair.here.reset();
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kMessage);
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kClosed);
+    EXPECT_EQ(receive(pair.there.get()).kind, Kind::kClosed);
+    EXPECT_FALSE(send(pair.there.get(), Leave{}));
+    EXPECT_FALSE(send(-1, Leave{}));
+    EXPECT_EQ(receive(-1).kind, Kind::kClosed);
+}
+
+// A peer that does not read must not make the sender wait, blocking socket or not.
+TEST(Socket, AFullBufferIsToldAtOnce) {
+    for (const int flags : {0, int{SOCK_NONBLOCK}}) {
+        int ends[2];
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0, ends), 0);
+        const Descriptor here(ends[0]);
+        const Descriptor there(ends[1]);
+        std::size_t sent = 0;
+        while (sent < 100'000 && send(here.get(), Observe{sent})) ++sent;
+        EXPECT_GT(sent, 4u);
+        ASSERT_LT(sent, 100'000u);
+        for (std::size_t i = 0; i < sent; ++i) {
+            const Received received = receive(there.get());
+            ASSERT_EQ(received.kind, Kind::kMessage);
+            EXPECT_EQ(std::get<Observe>(received.message).persistent, i);
+        }
+        EXPECT_TRUE(send(here.get(), Leave{}));
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------------ peers
+
+TEST(Socket, ThePeerIsWhoTheKernelSays) {
+    Pair pair;
+    const auto peer = peer_of(pair.here.get());
+    ASSERT_TRUE(peer.has_value());
+    EXPECT_EQ(peer->pid, ::getpid());
+    EXPECT_EQ(peer->uid, ::getuid());
+    EXPECT_FALSE(peer_of(-1).has_value());
+    const Descriptor no_socket(::eventfd(0, EFD_CLOEXEC));
+    EXPECT_FALSE(peer_of(no_socket.get()).has_value());
+}
+
+TEST(Socket, ConnectsToWhoListensAndSaysWhoDoesNot) {
+    char directory[] = "/tmp/salus-socket-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory), nullptr);
+    const std::string path = std::string(directory) + "/socket";
+    const auto nobody = connect_to(path);
+    ASSERT_FALSE(nobody.ok());
+    EXPECT_EQ(nobody.error(), "no service runs at " + path);
+
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_FALSE(connect_to(path).ok());  // nobody listens yet
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    auto socket = connect_to(path);
+    ASSERT_TRUE(socket.ok()) << socket.error();
+    EXPECT_NE(::fcntl(socket.value().get(), F_GETFD) & FD_CLOEXEC, 0);
+    Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
+    ASSERT_TRUE(send(socket.value().get(), Leave{}));
+    EXPECT_EQ(receive(accepted.get()).kind, Kind::kMessage);
+    std::filesystem::remove_all(directory);
+
+    const std::string long_path(500, 'x');
+    EXPECT_EQ(connect_to(long_path).error(), "the path of the socket is too long: " + long_path);
+}
+
+TEST(Socket, TheOneToTalkToIsNamedByTheEnvironment) {
+    const auto saved = [](const char* name) {
+        const char* value = std::getenv(name);
+        return value ? std::optional<std::string>(value) : std::nullopt;
+    };
+    const auto restore = [](const char* name, const std::optional<std::string>& value) {
+        if (value) ::setenv(name, value->c_str(), 1);
+        else ::unsetenv(name);
+    };
+    const auto socket = saved("SALUS_SOCKET");
+    const auto runtime = saved("XDG_RUNTIME_DIR");
+    ::setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
+    EXPECT_EQ(user_socket(), "/nowhere/salus/socket");
+    ::setenv("SALUS_SOCKET", "/somewhere/else", 1);
+    EXPECT_EQ(default_socket(), "/somewhere/else");
+    EXPECT_EQ(user_socket(), "/nowhere/salus/socket");
+    ::setenv("SALUS_SOCKET", "", 1);
+    ::setenv("XDG_RUNTIME_DIR", "", 1);
+    EXPECT_EQ(user_socket(), "/tmp/salus-" + std::to_string(::getuid()) + "/socket");
+    restore("SALUS_SOCKET", socket);
+    restore("XDG_RUNTIME_DIR", runtime);
+}
+
+}  // namespace
+}  // namespace salus::wire
