@@ -1,11 +1,11 @@
 # The only commands a newcomer needs. Each installs what is missing first (scripts/setup says what).
 #
 #   make demo     run the simulator's comparison and draw its timeline
-#   make test     build and run all tests, again under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make test     build and run all tests
 #   make build    build/bin/salus
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
-#   make check    everything: tests, ThreadSanitizer, 100,000 seeds of the swarm, formatting
+#   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, formatting
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -16,7 +16,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
-SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/*.cpp' 'bench/*.cpp' 2>/dev/null)
+SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 2>/dev/null)
 
 .PHONY: build test demo bench format check clean setup
 
@@ -31,27 +31,32 @@ build-%: setup
 	@cmake --preset $* >/dev/null
 	@$(BUILD) $*
 
-# Seeds that fit in a minute on two cores, most of them without sanitizers.
-test: build build-asan
+# Seeds that fit in a minute on two cores.
+test: build
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
-	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
+	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..60000
-	@build/asan/bin/salus sim fuzz --seeds 60001..62000
 
 demo: build
 	@scripts/demo
 
 bench: build
+	@build/bin/salus_bench_turns
+	@build/bin/salus bench bench/mix.csv --policy all --simulate --capacity 1GiB
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 	@bench/evaluate
 
 format: setup
 	@clang-format -i $(SOURCES)
 
-check: test build-tsan
+check: test build-asan build-tsan
 	@clang-format --dry-run --Werror $(SOURCES)
+	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
+	@build/asan/bin/salus_fuzz 2001..4000
+	@build/asan/bin/salus sim fuzz --seeds 60001..62000
 	@ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
+	@scripts/fuzz 60
 	@build/bin/salus sim fuzz --seeds 1..100000
 
 clean:

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -33,10 +35,13 @@ struct Broken : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// CLOCK_MONOTONIC: the same clock in every process.
-inline std::int64_t now_ns() {
+/// Set by a signal: then what was started is ended, and what was written removed.
+inline volatile std::sig_atomic_t interrupted = 0;
+
+/// CLOCK_MONOTONIC is the same in every process.
+inline std::int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
     timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    ::clock_gettime(clock, &now);
     return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
@@ -87,17 +92,23 @@ public:
     /// Runs a program; what it prints is appended to `log`.
     Process(const std::vector<std::string>& command, const std::string& log) : Process([&] { return exec(command, log); }) {}
     ~Process() { kill(); }
-    Process(Process&& other) noexcept
-        : pid_(std::exchange(other.pid_, -1)), status_(std::exchange(other.status_, std::nullopt)) {}
+    Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), status_(other.status_), usage_(other.usage_) {}
     Process& operator=(Process&&) = delete;
 
     pid_t pid() const { return pid_; }
+    /// Of all its threads, once it has ended.
+    double processor_seconds() const {
+        const auto seconds = [](const timeval& time) {
+            return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+        };
+        return seconds(usage_.ru_utime) + seconds(usage_.ru_stime);
+    }
 
     /// Whether it has ended. Throws if it did not end well.
     bool ended() {
         if (!status_) {
             int status = 0;
-            if (::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+            if (::wait4(pid_, &status, WNOHANG, &usage_) == pid_) status_ = status;
         }
         if (!status_) return false;
         if (WIFSIGNALED(*status_)) throw Broken(named() + " died of signal " + std::to_string(WTERMSIG(*status_)));
@@ -130,6 +141,7 @@ private:
 
     pid_t pid_ = -1;
     std::optional<int> status_;
+    rusage usage_{};
 };
 
 /// Until all have ended. `watch` is called now and then, and throws if they make no progress.
@@ -138,8 +150,9 @@ inline void wait_for(std::span<Process> processes, const std::function<void()>& 
         bool all = true;
         for (Process& process : processes) all = process.ended() && all;
         if (all) return;
+        if (interrupted) throw Broken("interrupted");
         watch();
-        sleep_ms(5);
+        sleep_ms(20);
     }
 }
 
@@ -211,12 +224,14 @@ public:
     Service(const Service&) = delete;
     Service& operator=(const Service&) = delete;
 
-    /// Throws if it is gone. What it warned of is shown: a client that it dropped without cause has noticed by itself.
+    /// Throws if it is gone.
     void check() {
         if (gone()) throw Broken("salusd is gone: " + said());
+    }
+    /// Worth a look, no more: a client that it dropped without cause notices by itself.
+    void show_warnings() const {
         if (const std::string warnings = said(); !warnings.empty()) std::printf("salusd said:\n%s", warnings.c_str());
     }
-
     const Process& process() const { return *process_; }
 
 private:

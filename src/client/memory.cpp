@@ -87,9 +87,9 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
     void* block = enter(Place::kPrivate, *offset, size, allocation);
     count_private(static_cast<std::int64_t>(size));
     if (!inside && !alone_ && in_use_ >= observed_ + kObserveStep) {
-        observed_ = in_use_;
+        const std::uint64_t observed = observed_ = in_use_;
         lock.unlock();
-        provider_.observe(observed_);
+        provider_.observe(observed);
     }
     return block;
 }

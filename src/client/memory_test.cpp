@@ -882,5 +882,28 @@ TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
     EXPECT_EQ(memory_->private_bytes(), 0u);
 }
 
+// The helper may come to a service, or lose it, while a thread of the job tells what it uses.
+TEST_F(MemoryTest, WhatIsToldIsWhatWasInUse) {
+    constexpr int kRounds = 10'000;
+    std::atomic<int> round{0};
+    std::atomic<int> seen{0};
+    std::thread helper([&] {
+        for (int i = 1; i <= kRounds; ++i) {
+            while (round < i) std::this_thread::yield();
+            for (std::atomic<int> spins{0}; spins < i % 100; ++spins) {}  // a little later each time
+            memory_->set_alone(false);
+            seen = i;
+        }
+    });
+    for (int i = 1; i <= kRounds; ++i) {
+        round = i;
+        memory_->free(persistent(16 * kMiB));
+        while (seen < i) std::this_thread::yield();
+    }
+    helper.join();
+    EXPECT_FALSE(provider_.observed.empty());
+    for (const std::uint64_t told : provider_.observed) ASSERT_EQ(told, 16 * kMiB);
+}
+
 }  // namespace
 }  // namespace salus::client

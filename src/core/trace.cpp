@@ -34,7 +34,7 @@ struct Schema;
         static constexpr std::string_view name = word;          \
         static constexpr auto fields = std::tuple(__VA_ARGS__); \
     };
-#define SALUS_FIELD(member) Field(#member, &Self::member)
+#define SALUS_FIELD(member) Field{#member, &Self::member}
 
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
@@ -144,6 +144,9 @@ bool read_value(std::string_view text, V& value, PolicyFinder find_policy) {
         const auto number = parse_number(text);
         if (number) value = *number;
         return number.has_value();
+    } else if constexpr (std::is_same_v<V, std::uint64_t>) {  // what a client wrote, and so anything
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size();
     } else {
         if (text == "-" && std::is_enum_v<V>) text = "4294967295";
         const auto number = parse_integer(text);

@@ -192,7 +192,7 @@ Server::Reply Server::set(std::uint32_t job, const std::vector<std::string_view>
             if (!value) return {false, "'" + std::string(assignment) + "' is not NAME=NUMBER"};
             const bool whole = *value == std::floor(*value);
             if (key == "priority" && whole && std::fabs(*value) <= 1e6) priority = static_cast<int>(*value);
-            else if (key == "weight" && *value > 0 && *value <= 1e6) weight = *value;
+            else if (key == "weight" && *value >= 1e-6 && *value <= 1e6) weight = *value;
             else if (key == "iterations" && whole && *value >= 0 && *value <= 1e15)
                 iterations = static_cast<std::uint64_t>(*value);
             else return {false, "cannot set '" + std::string(assignment) + "': priority=N, weight=X or iterations=N"};

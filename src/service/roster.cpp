@@ -32,7 +32,8 @@ std::vector<RosterEntry> read_roster(const std::string& path) {
         std::istringstream fields(line);
         RosterEntry e;
         if (!(fields >> e.pid >> e.start_time >> e.lane >> e.lane_size.count >> e.persistent.count)) continue;
-        if (e.pid > 0 && e.lane_size >= Bytes{} && e.persistent >= Bytes{}) entries.push_back(e);
+        const auto can_be = [](Bytes bytes) { return bytes >= Bytes{} && bytes <= gibibytes(std::int64_t{1} << 20); };
+        if (e.pid > 0 && can_be(e.lane_size) && can_be(e.persistent)) entries.push_back(e);
     }
     return entries;
 }

@@ -138,8 +138,7 @@ void Server::step(Instant limit) {
     // Hand-overs first: somebody waits for them.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
-        if (Session* session = shell_->find(ClientId{static_cast<std::uint32_t>(event.data.u64)}))
-            shell_->notified(*session);
+        if (Session* session = session_with(static_cast<std::uint32_t>(event.data.u64))) shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {
         const auto id = static_cast<std::uint32_t>(event.data.u64);
@@ -239,14 +238,12 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         }
     }
     // Before it is attached, so that a descriptor that cannot be watched costs nothing.
-    std::uint32_t client = 0;
-    while (shell_->find(ClientId{client})) ++client;
-    if (session->notify && !watch(session->notify.get(), Watch::kNotify, client, EPOLLIN | EPOLLET)) {
+    if (session->notify && !watch(session->notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
         refuse(connection, "its eventfd cannot be watched");
         return false;
     }
     session->epoll = epoll_.get();
-    if (!watch(session->pidfd.get(), Watch::kProcess, client, EPOLLIN)) return false;
+    if (!watch(session->pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
     checked.job = add_job(attach.job, attach.name.view(), connection.peer.uid).id;
     const int socket = connection.socket.get();
@@ -261,6 +258,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         return false;
     }
     connection.client = attached.value()->id;
+    attached_[connection.id] = connection.client;
     return true;
 }
 
@@ -285,8 +283,16 @@ void Server::close(std::uint32_t id) {
 
 /// The session of a connection that attached, while there is one. Ids of clients are used again.
 Session* Server::session_of(const Connection& connection) {
-    Session* session = connection.client == kNoClient ? nullptr : shell_->find(connection.client);
-    return session && session->connection == connection.id ? session : nullptr;
+    return connection.client == kNoClient ? nullptr : session_with(connection.id);
+}
+
+/// The session that attached over this connection, which may be closed by now. Numbers of connections are not used again.
+Session* Server::session_with(std::uint32_t connection) {
+    const auto known = attached_.find(connection);
+    Session* session = known == attached_.end() ? nullptr : shell_->find(known->second);
+    if (session && session->connection == connection) return session;
+    if (known != attached_.end()) attached_.erase(known);
+    return nullptr;
 }
 
 /// Clients that the shell let go by itself leave an empty connection behind.
@@ -297,8 +303,8 @@ void Server::close_without_session() {
     drop_empty_jobs();
 }
 
-void Server::forget_process(std::uint32_t client) {
-    Session* session = shell_->find(ClientId{client});
+void Server::forget_process(std::uint32_t connection) {
+    Session* session = session_with(connection);
     if (!session) return;
     shell_->died(*session);
     close_without_session();

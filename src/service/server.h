@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -62,8 +63,9 @@ private:
     bool run_job(Connection& connection, const wire::Run& run);
     void close(std::uint32_t id);
     Session* session_of(const Connection& connection);
+    Session* session_with(std::uint32_t connection);
     void close_without_session();
-    void forget_process(std::uint32_t client);
+    void forget_process(std::uint32_t connection);
     void refuse(const Connection& connection, const std::string& why);
     Job& add_job(std::uint32_t wanted, std::string_view name, unsigned uid);
     void drop_empty_jobs();
@@ -89,6 +91,7 @@ private:
     wire::Descriptor signals_;
     std::map<std::uint32_t, Connection> connections_;
     std::map<std::uint32_t, Job> jobs_;
+    std::unordered_map<std::uint32_t, ClientId> attached_;  ///< by connection, which may be closed by now
     std::uint32_t next_connection_ = 1;
     std::uint32_t next_job_ = 1;
     Instant started_;

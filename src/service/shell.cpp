@@ -50,8 +50,9 @@ Instant now() {
 std::uint64_t busy_ns_of(const Session& session, Instant at) {
     const std::uint64_t busy = session.page->busy_ns.load(std::memory_order_relaxed);
     if (session.word().state != control::State::kRunning) return busy;
-    const auto begun = static_cast<std::int64_t>(session.page->begun_ns.load(std::memory_order_relaxed));
-    return begun < at.ns ? busy + static_cast<std::uint64_t>(at.ns - begun) : busy;
+    const std::uint64_t begun = session.page->begun_ns.load(std::memory_order_relaxed);
+    const auto until = static_cast<std::uint64_t>(at.ns);
+    return begun < until ? busy + (until - begun) : busy;
 }
 
 Session::~Session() {
@@ -157,8 +158,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         status.st_size != static_cast<off_t>(kControlPageSize) || !session->notify) {
         return Error{"no control page came along"};
     }
-    const bool sensible = attach.weight > 0 && attach.weight <= 1e6 && attach.occupancy > 0 && attach.occupancy <= 1 &&
-                          in_range(attach.persistent) && in_range(attach.ephemeral) &&
+    const bool sensible = attach.weight >= 1e-6 && attach.weight <= 1e6 && attach.occupancy >= 1e-6 &&
+                          attach.occupancy <= 1 && in_range(attach.persistent) && in_range(attach.ephemeral) &&
                           attach.iterations_total <= std::uint64_t{1} << 50 && in_range(attach.iteration_time_ns);
     if (!sensible) return Error{"a figure that cannot be"};
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
@@ -238,6 +239,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {} iterations", index_of(id), session.name, session.pid,
             session.page->iterations.load());
         feed(event::Leave{id, session.page->iterations - session.iterations_told});
+        if (engine_.find(id)) feed(event::Die{id});  // its figures made no sense
         remove(session);
         return false;
     } else {
@@ -296,8 +298,9 @@ void Shell::look_at_holders() {
         const Client* client = engine_.find(session->id);
         if (!client) continue;
         const control::State state = session->word().state;
-        const Instant ended{static_cast<std::int64_t>(session->page->ended_ns.load(std::memory_order_relaxed))};
-        if (state == control::State::kIdle && client->turn == Turn::kRunning && ended + kIdleGrace <= at) {
+        const std::uint64_t ended = session->page->ended_ns.load(std::memory_order_relaxed);
+        const bool rested = ended <= static_cast<std::uint64_t>(at.ns - kIdleGrace.ns);
+        if (state == control::State::kIdle && client->turn == Turn::kRunning && rested) {
             feed(event::Idle{session->id, 0});
         } else if (state == control::State::kRunning && client->turn == Turn::kHoldingIdle) {
             feed(event::Want{session->id});

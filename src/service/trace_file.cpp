@@ -36,18 +36,30 @@ void TraceFile::name_client(ClientId client, std::uint32_t job, std::string_view
 void TraceFile::flush() {
     if (pending_.empty()) return;
     std::string text;
+    std::string piece;
+    // What does not fit any more begins the next file, however much there is.
+    const auto put = [&] {
+        if (written_.count + static_cast<std::int64_t>(text.size() + piece.size()) > limit_.count / 2) {
+            write(text);
+            text.clear();
+        }
+        text += piece;
+        piece.clear();
+    };
     for (const auto& entry : pending_) {
         if (const auto* line = std::get_if<std::string>(&entry)) {
-            text += *line;
+            piece = *line;
+            put();
             continue;
         }
         const auto& record = std::get<Record>(entry);
-        text += format_event(record.event, record.at);
-        text += '\n';
+        piece += format_event(record.event, record.at);
+        piece += '\n';
         for (const Action& action : record.actions) {
-            text += format_action(action);
-            text += '\n';
+            piece += format_action(action);
+            piece += '\n';
         }
+        put();
     }
     pending_.clear();
     write(text);
@@ -56,7 +68,11 @@ void TraceFile::flush() {
 void TraceFile::write(std::string_view text) {
     if (!file_) return;
     if (written_.count + static_cast<std::int64_t>(text.size()) > limit_.count / 2) {
-        if (std::rename(current_.c_str(), previous_.c_str()) != 0 || !open()) return file_.reset();
+        if (std::rename(current_.c_str(), previous_.c_str()) != 0) {
+            log(LogLevel::kWarning, "the trace ends here: {}: {}", previous_, std::strerror(errno));
+            return file_.reset();
+        }
+        if (!open()) return;
     }
     written_.count += static_cast<std::int64_t>(text.size());
     while (!text.empty()) {

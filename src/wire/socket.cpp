@@ -55,10 +55,8 @@ Received receive(int socket) {
 
     Received received;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;
-    if (got <= 0) {
-        received.kind = Received::Kind::kClosed;
-        return received;
-    }
+    received.kind = Received::Kind::kClosed;
+    if (got < 0) return received;
     std::size_t count = 0;
     for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
         if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
@@ -69,6 +67,7 @@ Received receive(int socket) {
             if (count < kDescriptorsMax) received.descriptors[count++] = std::move(owned);
         }
     }
+    if (got == 0) return received;  // an empty packet reads the same; descriptors may have come with it
     const std::span<const std::byte> packet(buffer.data(), static_cast<std::size_t>(got));
     Result<Message> message = decode(packet);
     if (message) {
