@@ -285,6 +285,19 @@ bool Shell::anybody_waits() const {
     return std::any_of(engine_.clients().begin(), engine_.clients().end(), [](const Client* c) { return c->wants(); });
 }
 
+/// Whether a holder has been between iterations for so long that another might as well run.
+bool Shell::rests(const Session& session) const {
+    const std::uint64_t ended = session.page->ended_ns.load(std::memory_order_relaxed);
+    return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
+}
+
+bool Shell::any_holder_rests() const {
+    return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        const Client* client = engine_.find(entry.first);
+        return client && client->turn == Turn::kRunning && rests(*entry.second);
+    });
+}
+
 /// The engine learns of a boundary that a holder passed without saying so: idle holders are to make way.
 void Shell::look_at_holders() {
     tell_progress_of_holders();
@@ -293,14 +306,11 @@ void Shell::look_at_holders() {
         const Client* client = engine_.find(id);
         if (client && client->holds()) holders.push_back(session.get());
     }
-    const Instant at = now();
     for (Session* session : holders) {
         const Client* client = engine_.find(session->id);
         if (!client) continue;
         const control::State state = session->word().state;
-        const std::uint64_t ended = session->page->ended_ns.load(std::memory_order_relaxed);
-        const bool rested = ended <= static_cast<std::uint64_t>(at.ns - kIdleGrace.ns);
-        if (state == control::State::kIdle && client->turn == Turn::kRunning && rested) {
+        if (client->turn == Turn::kRunning && rests(*session)) {
             feed(event::Idle{session->id, 0});
         } else if (state == control::State::kRunning && client->turn == Turn::kHoldingIdle) {
             feed(event::Want{session->id});
@@ -320,8 +330,11 @@ void Shell::set_stopped(Session& session, bool stopped) {
 }
 
 void Shell::tick() {
-    if (anybody_waits()) look_at_holders();
-    if (engine_.deadline() <= now()) feed(event::Timer{});
+    if (anybody_waits() && any_holder_rests()) look_at_holders();
+    if (engine_.deadline() <= now()) {
+        tell_progress_of_holders();
+        feed(event::Timer{});
+    }
     if (look_at_processes_at_ > now()) return;
     look_at_processes_at_ = kNever;
     look_at_orphans();

@@ -114,6 +114,8 @@ private:
     void turn_is_over(Session& session);
     void look_at_holders();
     bool anybody_waits() const;
+    bool rests(const Session& session) const;
+    bool any_holder_rests() const;
     void set_stopped(Session& session, bool stopped);
     void remove(Session& session);
     bool complain(const Session& session, std::string_view why);
