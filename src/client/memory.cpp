@@ -330,6 +330,11 @@ void Memory::set_alone(bool alone) {
     const std::lock_guard lock(mutex_);
     alone_ = alone;
     observed_ = 0;
+    if (alone) return;
+    // Nothing was noted down meanwhile: the next replay starts from here.
+    steps_.clear();
+    missed_ = 0;
+    peak_ = at_boundary_ = in_use_;
 }
 
 }  // namespace salus::client

@@ -34,7 +34,8 @@ struct Schema;
         static constexpr std::string_view name = word;          \
         static constexpr auto fields = std::tuple(__VA_ARGS__); \
     };
-#define SALUS_FIELD(member) Field{#member, &Self::member}
+#define SALUS_FIELD(member) \
+    Field { #member, &Self::member }
 
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),

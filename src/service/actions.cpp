@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 
 #include "base/text.h"
@@ -36,7 +37,7 @@ void Shell::send(ClientId id, const wire::Message& message, int descriptor) {
     if (!session || !session->socket) return;
     const int descriptors[] = {descriptor};
     if (wire::send(session->socket.get(), message, {descriptors, descriptor >= 0 ? 1u : 0u})) return;
-    complain(*session, "it does not read what it is sent");
+    if (errno == EAGAIN) complain(*session, "it does not read what it is sent");  // else it is on its way out
     disconnected(*session);
 }
 
@@ -55,12 +56,21 @@ void Shell::perform(const action::Grant& a) {
         complain(*session, "its control word makes no sense");
         return disconnected(*session);
     }
-    wake(*session->page);
+    to_wake_.push_back(a.client);
     const Instant at = now();
     if (session->waiting_since != kNever) session->waited += at - session->waiting_since;
     session->waiting_since = kNever;
     session->told_at = at;
     session->busy_told_ns = session->page->busy_ns.load(std::memory_order_relaxed);
+}
+
+/// Only once everything decided together stands in the words: who is woken may run at once, on our processor, and would not
+/// see a yield that comes after.
+void Shell::wake_granted() {
+    for (const ClientId id : to_wake_) {
+        if (Session* session = find(id)) wake(*session->page);
+    }
+    to_wake_.clear();
 }
 
 /// Yield and Revoke are one to the word: what is done depends on what the client is doing at this very moment.

@@ -11,7 +11,7 @@
 
 namespace salus::service {
 
-void write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
+bool write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
     const std::string draft = path + ".new";
     {
         std::ofstream file(draft, std::ios::trunc);
@@ -20,9 +20,14 @@ void write_roster(const std::string& path, const std::vector<RosterEntry>& entri
             file << e.pid << ' ' << e.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' ' << e.persistent.count
                  << '\n';
         }
-        if (!file.flush()) return log(LogLevel::kWarning, "the roster cannot be written: {}", draft);
+        if (!file.flush()) {
+            log(LogLevel::kWarning, "the roster cannot be written: {}", draft);
+            return false;
+        }
     }
-    if (std::rename(draft.c_str(), path.c_str()) != 0) log(LogLevel::kWarning, "the roster cannot be written: {}", path);
+    if (std::rename(draft.c_str(), path.c_str()) == 0) return true;
+    log(LogLevel::kWarning, "the roster cannot be written: {}", path);
+    return false;
 }
 
 std::vector<RosterEntry> read_roster(const std::string& path) {

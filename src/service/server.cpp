@@ -300,6 +300,7 @@ void Server::close_without_session() {
     std::erase_if(connections_, [&](const auto& entry) {
         return entry.second.client != kNoClient && session_of(entry.second) == nullptr;
     });
+    std::erase_if(attached_, [&](const auto& entry) { return !shell_->find(entry.second); });
     drop_empty_jobs();
 }
 

@@ -104,6 +104,7 @@ void Shell::deliver(const Event& event) {
     for (const Action& action : actions) {
         std::visit([this](const auto& a) { perform(a); }, action);
     }
+    wake_granted();
     trace_.record(event, at, actions);
     if (engine_.lanes().total_charge() != charge) tidy_lanes();
 }
@@ -298,6 +299,17 @@ bool Shell::any_holder_rests() const {
     });
 }
 
+/// Whether somebody waits for a holder that will not say by itself when it is at a boundary: one that is asked to yield
+/// does, and to set a timer all the same would cost more than the rest of a hand-over.
+bool Shell::holders_need_a_look() const {
+    return std::any_of(engine_.clients().begin(), engine_.clients().end(), [this](const Client* client) {
+        if (!client->wants()) return false;
+        const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
+        const Client* holder = lane && lane->holder != kNoClient ? engine_.find(lane->holder) : nullptr;
+        return !holder || !holder->yield_asked;
+    });
+}
+
 /// The engine learns of a boundary that a holder passed without saying so: idle holders are to make way.
 void Shell::look_at_holders() {
     tell_progress_of_holders();
@@ -308,7 +320,7 @@ void Shell::look_at_holders() {
     }
     for (Session* session : holders) {
         const Client* client = engine_.find(session->id);
-        if (!client) continue;
+        if (!client || !client->holds()) continue;  // what was told of another may have ended its turn
         const control::State state = session->word().state;
         if (client->turn == Turn::kRunning && rests(*session)) {
             feed(event::Idle{session->id, 0});
@@ -353,22 +365,27 @@ void Shell::tick() {
 }
 
 Instant Shell::next_tick() const {
-    Instant next = std::min(engine_.deadline(), look_at_processes_at_);
-    const bool waits = anybody_waits();
-    const bool any_away = std::any_of(sessions_.begin(), sessions_.end(),
-                                      [](const auto& s) { return s.second->disconnected || s.second->stopped; });
-    const Instant at = now();
-    if (waits) next = std::min(next, at + kLookEvery);
-    if (waits || any_away || !orphans_.empty()) next = std::min(next, at + kLookAtProcessesEvery);
+    Instant next = std::min({engine_.deadline(), look_at_processes_at_, flush_at_});
+    if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
     return next;
 }
 
 void Shell::quiet() {
-    trace_.flush();
-    const bool waits = anybody_waits() || !orphans_.empty() ||
-                       std::any_of(sessions_.begin(), sessions_.end(),
-                                   [](const auto& s) { return s.second->disconnected || s.second->stopped; });
-    if (waits) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
+    // What happened is written down in a pause: whoever was just woken may need this processor, or be back soon.
+    if (!trace_.has_pending()) {
+        flush_at_ = kNever;
+    } else {
+        const Instant at = now();
+        if (flush_at_ == kNever) flush_at_ = at + milliseconds(10);
+        if (at >= flush_at_ || trace_.pending() > 4096) {
+            trace_.flush();
+            flush_at_ = kNever;
+        }
+    }
+    const bool processes_matter = anybody_waits() || !orphans_.empty() ||
+                                  std::any_of(sessions_.begin(), sessions_.end(),
+                                              [](const auto& s) { return s.second->disconnected || s.second->stopped; });
+    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
     keep_roster();
 }
 
@@ -407,11 +424,10 @@ void Shell::keep_roster() {
         if (!client) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
         entries.push_back({session->pid, session->start_time, static_cast<std::uint32_t>(client->lane),
-                           lane ? lane->size : Bytes{}, client->reserved});
+                           lane ? lane->charge : Bytes{}, client->reserved});
     }
-    if (entries == roster_) return;
+    if (entries == roster_ || !write_roster(roster_path_, entries)) return;
     roster_ = entries;
-    write_roster(roster_path_, entries);
 }
 
 void Shell::look_at_orphans() {

@@ -116,6 +116,7 @@ private:
     bool anybody_waits() const;
     bool rests(const Session& session) const;
     bool any_holder_rests() const;
+    bool holders_need_a_look() const;
     void set_stopped(Session& session, bool stopped);
     void remove(Session& session);
     bool complain(const Session& session, std::string_view why);
@@ -137,6 +138,7 @@ private:
     void perform(const action::Admit& a);
     void perform(const action::Wait&) {}  // who wants to know asks the engine
     void take_back(ClientId id);
+    void wake_granted();
     void send(ClientId id, const wire::Message& message, int descriptor = -1);
     void tidy_lanes();
 
@@ -152,12 +154,14 @@ private:
     std::map<ClientId, std::unique_ptr<Session>> sessions_;
     std::deque<Event> outbox_;  ///< what performing actions brought about
     bool delivering_ = false;
+    std::vector<ClientId> to_wake_;
     std::map<LaneId, Bytes> lanes_;     ///< provided by memory_
     std::vector<RosterEntry> orphans_;  ///< clients of the service before this one
     std::vector<RosterEntry> roster_;   ///< as it is on disk
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
     std::string roster_path_;
+    Instant flush_at_ = kNever;
 };
 
 }  // namespace salus::service

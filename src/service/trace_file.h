@@ -27,6 +27,7 @@ public:
     void name_client(ClientId client, std::uint32_t job, std::string_view name);
     /// Writes what was remembered.
     void flush();
+    std::size_t pending() const { return pending_.size(); }
     bool has_pending() const { return !pending_.empty(); }
 
     bool recording() const { return static_cast<bool>(file_); }

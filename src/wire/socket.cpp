@@ -17,6 +17,7 @@ void Descriptor::reset() {
 }
 
 bool send(int socket, const Message& message, std::span<const int> descriptors) {
+    SALUS_CHECK(descriptors.size() <= kDescriptorsMax, "no message takes more descriptors");
     Packet packet = encode(message);
     iovec part{packet.data(), packet.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};

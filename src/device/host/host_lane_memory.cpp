@@ -36,8 +36,8 @@ public:
             const std::string label = "salus-lane-" + std::to_string(static_cast<std::uint32_t>(lane));
             const int descriptor = ::memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
             if (descriptor < 0) return Error{std::string("no memory for a lane: ") + std::strerror(errno)};
-            // A client that shrinks the file would make the others fault.
-            ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK);
+            // A client that shrinks the file, or seals it further, would harm the others.
+            ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
             found = lanes_.emplace(lane, Memory{descriptor, Bytes{}}).first;
         }
         Memory& memory = found->second;
