@@ -42,7 +42,7 @@ demo: build
 
 bench: build
 	@build/bin/salus_bench_turns
-	@build/bin/salus bench bench/mix.csv --policy all --simulate --capacity 1GiB
+	@build/bin/salus bench bench/agreement.csv --policy all --simulate --lanes 1
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 	@bench/evaluate
 

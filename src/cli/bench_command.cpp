@@ -41,7 +41,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
     options.engine.min_turn = real.min_turn;
     options.engine.page_bytes_per_s = 1e9;
     options.engine.review_every = milliseconds(100);
-    options.switch_cost = microseconds(60);
+    options.switch_cost = microseconds(300);  // caches and page tables refilled; the wake-ups are a tenth of it
     options.map_us_per_mib = 300;
     return options;
 }

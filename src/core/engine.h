@@ -70,6 +70,7 @@ struct Client {
     bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
     bool stalled = false;         ///< waits in mid-iteration for what it said it needs
     unsigned profile_iterations = 0;
+    Duration profile_time;  ///< that they took
 
     Bytes reserved;           ///< its P in equation (2)
     Bytes observed;           ///< what it was seen to use, if that is more: the rest is a debt

@@ -235,8 +235,15 @@ void Engine::charge_time(Client& client, Duration idle) {
 void Engine::count_iterations(Client& client, std::uint64_t iterations) {
     if (iterations == 0) return;
     client.facts.iterations_done += iterations;
-    client.facts.iteration_time = {client.facts.attained.ns / static_cast<std::int64_t>(client.facts.iterations_done)};
-    if (!client.profiled) client.profile_iterations += static_cast<unsigned>(iterations);
+    if (!client.profiled) {
+        client.profile_iterations += static_cast<unsigned>(iterations);
+        client.profile_time = client.facts.attained;
+    }
+    // The first iterations fault memory in and build things that stay: they tell little of the others.
+    const bool only_those = client.facts.iterations_done <= client.profile_iterations;
+    const Duration time = only_those ? client.facts.attained : client.facts.attained - client.profile_time;
+    const std::uint64_t count = client.facts.iterations_done - (only_those ? 0 : client.profile_iterations);
+    client.facts.iteration_time = time / static_cast<std::int64_t>(count);
 }
 
 // Note [Virtual time]

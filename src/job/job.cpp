@@ -172,7 +172,7 @@ void Job::enter(std::uint64_t k) {
 void Job::record() {
     ++run_.iterations;
     run_.inside += left_ - entered_;
-    if (options_.mode == Mode::kMeasure) run_.iteration_ms.push_back((left_ - entered_).seconds() * 1e3);
+    run_.iteration_ms.push_back((left_ - entered_).seconds() * 1e3);
     if (options_.inference()) run_.latency_ms.push_back((now() - arrival_).seconds() * 1e3);
 }
 

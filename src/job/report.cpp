@@ -65,6 +65,7 @@ std::string report(const Options& options, const Run& run) {
         {"pid", ::getpid()},
         {"iterations", run.iterations},
         {"seconds", (run.end - run.start).seconds()},
+        {"iteration_seconds_median", percentile(run.iteration_ms, 50) / 1e3},
         {"iteration_seconds_mean", run.inside.seconds() / static_cast<double>(run.iterations)},
         {"start_ns", run.start.ns},
         {"first_iteration_ns", run.first_iteration.ns},

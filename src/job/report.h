@@ -24,7 +24,7 @@ struct Run {
     Instant first_iteration;  ///< when its first turn had come
     Instant end;
     Duration inside;                   ///< of all iterations together: from their turn to their boundary
-    std::vector<double> iteration_ms;  ///< when measuring: each iteration
+    std::vector<double> iteration_ms;  ///< each of them
     std::vector<double> latency_ms;    ///< of inference: from a request's arrival to the end of its iteration
     std::uint64_t digest = 0;          ///< of the persistent state
     salus_counters counters{};         ///< zeros if alone

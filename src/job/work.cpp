@@ -20,7 +20,8 @@ float step(float x) { return x * 0.75f + 0.25f; }
 
 Work::Work() { std::iota(values_.begin(), values_.end(), 1.0f); }
 
-void Work::run(std::uint64_t units) {
+// Not inlined: it must be the same code that is calibrated and that is run.
+[[gnu::noinline]] void Work::run(std::uint64_t units) {
     for (std::uint64_t unit = 0; unit < units; ++unit) {
         for (int pass = 0; pass < kPasses; ++pass) {
             // Several steps for each load: it is arithmetic that counts, not how the loop happens to be laid out.

@@ -180,6 +180,7 @@ TEST_F(ServerTest, ATraceWithNonsenseInItReplays) {
     client->say(wire::Leave{});
     step();
     const std::string path = server_->shell().trace().current_path();
+    server_.reset();  // all is written down by then
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
     EXPECT_NE(text.str().find("leave client=0 iterations="), std::string::npos);

@@ -47,8 +47,6 @@ public:
         : lane_(lane), own_(own), size_(size), asynchronous_(asynchronous) {
         // A child of fork() is no client and must not see a lane.
         ::madvise(lane_, size_, MADV_DONTFORK);
-        // Large blocks only come from here: fewer faults, where the kernel has large pages to give.
-        ::madvise(own_, size_, MADV_HUGEPAGE);
     }
     ~HostClientMemory() override {
         ::munmap(lane_, size_);
