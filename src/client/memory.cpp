@@ -164,7 +164,9 @@ bool Memory::owns(const void* block) const {
 
 void Memory::turn_begins() {
     const std::lock_guard lock(mutex_);
-    if (mapped_ == 0) return;  // a profiling turn: the room was told
+    const std::uint64_t room = page_.room.load(std::memory_order_relaxed);
+    if (mapped_ == 0 && room > 0) room_ = room;  // a profiling turn
+    if (mapped_ == 0) return;
     lane_.set_limit(std::min(mapped_, page_.ephemeral.load(std::memory_order_relaxed)));
     room_ = std::max(page_.persistent.load(std::memory_order_relaxed), in_use_);
 }

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include "base/text.h"
 #include "service/log.h"
@@ -112,9 +113,16 @@ void Shell::perform(const action::CloseLane& a) {
     send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
 }
 
-void Shell::perform(const action::Room& a) { send(a.client, wire::Room{static_cast<std::uint64_t>(a.persistent.count)}); }
+void Shell::perform(const action::Room& a) {
+    Session* session = find(a.client);
+    if (!session) return;
+    const auto room = static_cast<std::uint64_t>(a.persistent.count);
+    session->page->room.store(room, std::memory_order_relaxed);  // the grant, if one follows, publishes it
+    if (std::exchange(session->asks, false)) send(a.client, wire::Room{room});
+}
 
 void Shell::perform(const action::Deny& a) {
+    if (Session* session = find(a.client)) session->asks = false;
     send(a.client, wire::Deny{static_cast<std::uint64_t>(a.need.count), static_cast<std::uint64_t>(a.capacity.count)});
 }
 

@@ -233,6 +233,9 @@ bool Shell::message(Session& session, const wire::Message& message) {
         feed(event::Observe{id, {static_cast<std::int64_t>(o->persistent)}});
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
+        const Client* client = engine_.find(id);
+        if (!client || !client->holds()) return true;  // it found room by itself, and is through with that iteration
+        session.asks = true;
         look_at_holders();
         feed(event::Need{id, {static_cast<std::int64_t>(n->persistent)}, {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (std::holds_alternative<wire::Leave>(message)) {

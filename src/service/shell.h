@@ -48,6 +48,7 @@ struct Session {
     bool paused = false;        ///< by `salus pause`
     bool stopped = false;       ///< by a signal or a debugger
     bool disconnected = false;  ///< its process is, or may be, still there
+    bool asks = false;          ///< a thread of it waits for the answer to a Need
 
     // As far as the engine has been told.
     std::uint64_t iterations_told = 0;

@@ -21,6 +21,10 @@ struct ControlPage {
     std::atomic<std::uint64_t> persistent{0};              ///< its demand, as of its last boundary
     std::atomic<std::uint64_t> ephemeral{0};
 
+    /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all. Here and not
+    /// in a message, since the grant would overtake that.
+    alignas(64) std::atomic<std::uint64_t> room{0};
+
     // For viewers only.
     alignas(64) std::atomic<std::uint64_t> lane_bytes{0};  ///< allocated in the lane, in all
     std::atomic<std::uint64_t> missed_bytes{0};            ///< died inside an iteration, but were private

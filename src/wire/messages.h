@@ -110,6 +110,7 @@ struct UnmapLane {
 struct Revoke {
     static constexpr std::uint16_t kType = 24;
 };
+/// Answers Need.
 struct Room {
     static constexpr std::uint16_t kType = 25;
     std::uint64_t persistent = 0;
