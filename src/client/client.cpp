@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,13 +24,19 @@ namespace {
 struct ThreadState {
     unsigned depth = 0;  ///< of nested begins
     bool gated = false;  ///< it is inside an iteration that the service knows of
-    bool known = false;  ///< note_thread() has seen it
+    unsigned known = 0;  ///< to which client: note_thread() has seen it
 };
 thread_local ThreadState tls;
 
 Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
 
 }  // namespace
+
+Client::Client(Identity identity)
+    : identity_(std::move(identity)), generation_([] {
+          static std::atomic<unsigned> clients{0};
+          return ++clients;
+      }()) {}
 
 Client::~Client() {
     if (helper_runs_) {
@@ -69,9 +76,6 @@ Result<bool> Client::make_page() {
 Result<bool> Client::connect(bool again) {
     Result<wire::Descriptor> socket = wire::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
-    const auto peer = wire::peer_of(socket.value().get());
-    if (!peer || (peer->uid != ::getuid() && peer->uid != 0))
-        return Error{"the service at " + identity_.socket + " is another user's"};
     wire::Attach attach = identity_.attach;
     if (many_threads_) attach.flags |= wire::Attach::kUnpageable;
     if (memory_) {
@@ -86,9 +90,11 @@ Result<bool> Client::connect(bool again) {
         const std::uint64_t done = page_->iterations;
         if (attach.iterations_total > done) attach.iterations_total -= done;
     }
-    const timeval patience{5, 0};
-    ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const int descriptors[] = {page_file_.get(), notify_.get()};
+    if (memory_) {  // a grant may come together with the welcome
+        memory_->set_alone(false);
+        lost_ = false;
+    }
     wire::send(socket.value().get(), attach, descriptors);  // if that fails, the reason may be there to be read
     const wire::Received answer = wire::receive(socket.value().get());
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
@@ -174,11 +180,13 @@ void Client::fail(const char* why) {
 
 /// A second thread inside iterations: then waiting in begin() no longer means that nobody touches the memory.
 void Client::note_thread() {
-    tls.known = true;
+    tls.known = generation_;
     const int me = static_cast<int>(::syscall(SYS_gettid));
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
-    if (!many_threads_.exchange(true)) send(wire::Unpageable{1});
+    if (many_threads_.exchange(true)) return;
+    const std::lock_guard lock(paging_mutex_);
+    send(wire::Unpageable{1});
 }
 
 salus_status Client::begin() {
@@ -190,7 +198,7 @@ salus_status Client::begin() {
 }
 
 salus_status Client::begin_outermost() {
-    if (!tls.known) note_thread();
+    if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
     const Turns::Entry entry = turns_->begin([this] { return alone_ || refused_; });
     if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
@@ -198,8 +206,20 @@ salus_status Client::begin_outermost() {
     if (entry == Turns::Entry::kNewTurn) {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
+        const std::lock_guard lock(ask_turn_mutex_);
+        given_ = {};
     }
     return SALUS_OK;
+}
+
+/// The boundary. Whatever goes wrong in it, the word must be settled.
+bool Client::tidy() {
+    try {
+        return memory_->boundary();
+    } catch (const std::exception& error) {
+        fail(error.what());
+        return false;
+    }
 }
 
 salus_status Client::end() {
@@ -209,7 +229,7 @@ salus_status Client::end() {
     if (!tls.gated) return SALUS_OK;
     tls.gated = false;
     const bool inside = turns_->end(
-        device_->asynchronous(), [this] { return memory_->boundary(); }, [this] { device_->drain(); });
+        device_->asynchronous(), [this] { return tidy(); }, [this] { device_->drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 
@@ -231,6 +251,9 @@ bool Client::in_lane(const void* block) { return memory_ && !in_child_ && memory
 
 bool Client::ask(Needs all) {
     const std::lock_guard turn(ask_turn_mutex_);
+    // Another thread may have asked for more meanwhile: to ask for less now would give that back.
+    all.persistent = std::max(all.persistent, given_.persistent);
+    if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
     answer_ = Answer::kNone;
@@ -244,6 +267,7 @@ bool Client::ask(Needs all) {
     };
     answered_.wait(lock, complete);
     if (lost_) return true;  // nobody to ask: the iteration must be finished
+    if (answer_ == Answer::kGiven) given_ = all;
     return answer_ == Answer::kGiven;
 }
 
@@ -280,7 +304,10 @@ void Client::after_fork_in_parent() {
 /// The child is no client: it has no helper, no lane and, from here on, none of our descriptors.
 void Client::after_fork_in_child() {
     if (in_child_) return;
-    if (memory_) memory_->mutex().unlock();
+    if (memory_) {
+        memory_->mutex().unlock();
+        memory_->in_child();
+    }
     helper_runs_ = false;
     in_child_ = true;
     alone_ = true;

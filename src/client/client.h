@@ -30,7 +30,7 @@ struct Identity {
 
 class Client : public Provider {
 public:
-    explicit Client(Identity identity) : identity_(std::move(identity)) {}
+    explicit Client(Identity identity);
     ~Client() override;
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
@@ -61,6 +61,7 @@ private:
     void observe(std::uint64_t persistent) override;
 
     salus_status begin_outermost();
+    bool tidy();
     Result<bool> connect(bool again);
     Result<bool> make_page();
     void note_thread();
@@ -86,6 +87,7 @@ private:
     void tell_askers();
 
     Identity identity_;
+    const unsigned generation_;  ///< of the clients that this process has had
     wire::Descriptor page_file_;
     wire::Descriptor notify_;
     wire::Descriptor stop_;  ///< eventfd: the helper is to end
@@ -101,6 +103,7 @@ private:
 
     // A request for memory in mid-iteration and its answer; one at a time.
     std::mutex ask_turn_mutex_;
+    Needs given_;  ///< the most that was given in this turn; under ask_turn_mutex_
     std::mutex ask_mutex_;
     std::condition_variable answered_;
     enum class Answer : std::uint8_t { kNone, kGiven, kDenied } answer_ = Answer::kNone;
@@ -113,6 +116,7 @@ private:
     std::atomic<bool> lost_{false};      ///< the service is gone, for now
     std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
     std::atomic<bool> many_threads_{false};
+    std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
     std::uint32_t lane_ = 0;  ///< helper only

@@ -27,15 +27,13 @@ void Client::help() {
         if (::poll(ready, 2, -1) < 0) continue;
         if (stopping_) return;
         if (ready[0].revents == 0) continue;
-        bool goes_on = false;
         try {
-            goes_on = handle(wire::receive(socket_.get()));
-        } catch (const std::exception& error) {
-            fail(error.what());
-            goes_on = true;
+            if (handle(wire::receive(socket_.get())) && !failed_) continue;
+            if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
+        } catch (...) {
+            if (failed_) return;
+            fail("the helper cannot go on");
         }
-        if (goes_on && !failed_) continue;
-        if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
     }
 }
 
@@ -104,6 +102,7 @@ void Client::on(const wire::Deny&) {
 void Client::on(const wire::PageOut&) {
     const control::Word word = turns_->word();
     const bool parked = word.state == control::State::kFree && word.want;
+    const std::lock_guard lock(paging_mutex_);
     if (!parked || many_threads_) return send(wire::Unpageable{many_threads_ ? 1u : 0u});
     if (memory_->page_out()) send(wire::PagedOut{});
     else send(wire::Unpageable{1});
@@ -156,11 +155,9 @@ bool Client::reattach() {
     const std::uint64_t deadline = now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
-        if (connected) {
-            memory_->set_alone(false);
-            lost_ = false;
-            return true;
-        }
+        if (connected) return true;
+        memory_->set_alone(true);
+        lost_ = true;
         if (now_ns() < deadline) continue;
         warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
         go_alone();

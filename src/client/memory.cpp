@@ -155,6 +155,12 @@ std::uint64_t Memory::private_bytes() {
     return in_use_;
 }
 
+void Memory::in_child() {
+    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
+    lane_descriptor_ = -1;
+    device_.in_child();
+}
+
 bool Memory::owns(const void* block) const {
     const auto within = [&](const std::byte* window) { return block >= window && block < window + device_.window_size(); };
     return within(device_.lane_window()) || within(device_.private_window());
@@ -205,13 +211,15 @@ void Memory::learn() {
 /// What the iteration would have needed, had everything that died in it been in the lane.
 Needs Memory::replay() const {
     Arena lane(std::uint64_t{1} << 60);
-    std::vector<std::uint64_t> offsets(predictor_.allocations(), 0);
+    constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+    std::vector<std::uint64_t> offsets(predictor_.allocations(), kNowhere);
     std::uint64_t live = at_boundary_;
     std::uint64_t peak = at_boundary_;
     for (const Step& step : steps_) {
         if (step.has_ticket && predictor_.was_freed(step.ticket)) {
-            if (step.allocated) offsets[step.ticket] = lane.allocate(step.size).value_or(0);
-            else lane.free(offsets[step.ticket]);
+            std::uint64_t& offset = offsets[step.ticket];
+            if (step.allocated) offset = lane.allocate(step.size).value_or(kNowhere);
+            else if (offset != kNowhere) lane.free(offset);
         } else if (step.allocated) {
             live += step.size;
             peak = std::max(peak, live);

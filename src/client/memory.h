@@ -74,6 +74,8 @@ public:
     std::mutex& mutex() { return mutex_; }
     /// In a child: whether the address is in one of the windows, so that only the parent may free it.
     bool owns(const void* block) const;
+    /// In a child: the lane's descriptor is not for it.
+    void in_child();
 
 private:
     enum class Place : std::uint8_t { kLane, kEvacuated, kPrivate };

@@ -78,6 +78,7 @@ public:
     }
     bool page_in() override { return real_->page_in(); }
     void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
+    void in_child() override { real_->in_child(); }
     void drain() override { real_->drain(); }
     bool asynchronous() const override { return real_->asynchronous(); }
 

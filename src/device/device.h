@@ -61,6 +61,9 @@ public:
     /// What starts here was freed while paged out: it need not come back.
     virtual void forget_paged(const std::byte* start) = 0;
 
+    /// After fork(): this process is the child.
+    virtual void in_child() = 0;
+
     /// Waits until the device has finished what it was given.
     virtual void drain() = 0;
     /// Whether end() may leave work in flight.

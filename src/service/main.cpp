@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +22,11 @@ int main(int argc, char** argv) {
         return 2;
     }
     salus::service::set_log_level(options.log_level);
+    rlimit files{};  // three a client
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &files);
+    }
     auto server = salus::service::Server::open(options);
     if (!server) {
         std::fprintf(stderr, "salusd: %s\n", server.error().c_str());

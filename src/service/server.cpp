@@ -30,14 +30,16 @@ constexpr std::size_t kConnectionsMax = 4096;
 constexpr int kMessagesAtOnce = 16;
 
 /// Ours alone, and nobody else could have put it there.
+/// True if it was made now, false if it was there.
 Result<bool> make_private_directory(const std::string& path) {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
+    const bool made = ::mkdir(path.c_str(), 0700) == 0;
+    if (!made && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
     if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
-    return true;
+    return made;
 }
 
 std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
@@ -46,15 +48,16 @@ std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{w
 
 Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     const std::string directory = std::filesystem::path(options.socket).parent_path().string();
-    for (const std::string& needed : {directory, options.state}) {
-        const Result<bool> made = make_private_directory(needed);
-        if (!made) return Error{made.error()};
-    }
+    const Result<bool> made = make_private_directory(directory);
+    if (!made) return Error{made.error()};
+    const Result<bool> made_state = make_private_directory(options.state);
+    if (!made_state) return Error{made_state.error()};
     const std::string lock_path = options.socket + ".lock";
     wire::Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock) return Error{lock_path + ": " + std::strerror(errno)};
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return Error{"another service runs at " + options.socket};
     std::unique_ptr<Server> server(new Server(options, std::move(lock)));
+    server->made_directory_ = made.value();
     const Result<bool> listening = server->listen();
     if (!listening) return Error{listening.error()};
     return server;
@@ -84,7 +87,7 @@ Result<bool> Server::listen() {
     }
     // Whoever may connect is then judged by credentials. The directory is closed to others unless they are wanted.
     const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
-    ::chmod(directory.c_str(), options_.all_users ? 0755 : 0700);
+    if (made_directory_ && options_.all_users) ::chmod(directory.c_str(), 0755);
     ::chmod(options_.socket.c_str(), options_.all_users ? 0666 : 0600);
     if (::listen(socket.get(), 128) != 0) return Error{options_.socket + ": " + std::strerror(errno)};
 
@@ -135,6 +138,7 @@ void Server::step(Instant limit) {
                                until == kNever ? nullptr : &patience, nullptr);
     }
     const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
+    if (shell_->trace().pending() > 4096) shell_->quiet();  // a flood must not fill memory
     // Hand-overs first: somebody waits for them.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
@@ -276,7 +280,8 @@ void Server::close(std::uint32_t id) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
     if (Session* session = session_of(found->second)) shell_->disconnected(*session);
-    if (const auto job = jobs_.find(found->second.job); job != jobs_.end()) job->second.runner_pid = 0;
+    const auto job = jobs_.find(found->second.job);
+    if (job != jobs_.end() && job->second.runner_pid == found->second.peer.pid) job->second.runner_pid = 0;
     connections_.erase(found);
     drop_empty_jobs();
 }

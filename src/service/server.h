@@ -96,6 +96,7 @@ private:
     std::uint32_t next_job_ = 1;
     Instant started_;
     bool stopping_ = false;
+    bool made_directory_ = false;  ///< of the socket, and so may open it to others
 };
 
 }  // namespace salus::service

@@ -126,9 +126,15 @@ void Shell::tell_progress(Session& session) {
 }
 
 void Shell::tell_progress_of_holders() {
+    // What is told may open and close lanes, and end turns.
+    std::vector<ClientId> holders;
     for (const Lane& lane : engine_.lanes().all()) {
-        if (lane.holder == kNoClient) continue;
-        if (Session* holder = find(lane.holder)) tell_progress(*holder);
+        if (lane.holder != kNoClient) holders.push_back(lane.holder);
+    }
+    for (const ClientId id : holders) {
+        const Client* client = engine_.find(id);
+        Session* session = find(id);
+        if (client && client->holds() && session) tell_progress(*session);
     }
 }
 

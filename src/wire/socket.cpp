@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -97,10 +98,16 @@ Result<Descriptor> connect_to(const std::string& path) {
     std::memcpy(address.sun_path, path.data(), path.size());
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
+    // A service that hangs must not hang others.
+    const timeval patience{5, 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         const bool absent = errno == ENOENT || errno == ECONNREFUSED;
         return Error{absent ? "no service runs at " + path : "cannot connect to " + path + ": " + std::strerror(errno)};
     }
+    const auto peer = peer_of(socket.get());
+    if (!peer || (peer->uid != ::getuid() && peer->uid != 0)) return Error{"the service at " + path + " is another user's"};
     return socket;
 }
 

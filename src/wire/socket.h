@@ -57,7 +57,7 @@ struct Peer {
 };
 std::optional<Peer> peer_of(int socket);
 
-/// Blocking, close-on-exec.
+/// Blocking, close-on-exec, with a limit of 5 s for each call. Only to a service of this user's or root's.
 Result<Descriptor> connect_to(const std::string& path);
 
 /// Where services listen: `socket` in the directory of the user's own, or of the system's.

@@ -134,6 +134,13 @@ public:
         paged_.erase(found);
     }
 
+    void in_child() override {
+        // The lane's window was not inherited: it is taken again, before anything of the child's own comes to lie in it.
+        ::mmap(lane_, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (file_ >= 0) ::close(file_);
+        file_ = -1;
+    }
+
     void drain() override {}  // what the host computes is done when the call returns
     bool asynchronous() const override { return asynchronous_; }
 
