@@ -63,22 +63,23 @@ typedef struct salus_options {
 typedef struct salus_counters {
     size_t size; /* sizeof(salus_counters), set by the caller */
     uint64_t iterations;
-    uint64_t turns;           /* grants so far */
-    uint64_t busy_ns;         /* inside iterations */
-    uint64_t waited_ns;       /* in salus_begin */
-    uint64_t lane_bytes;      /* allocated in the lane, in all */
-    uint64_t missed_bytes;    /* allocated in private memory inside an iteration and freed before its end */
-    uint64_t lane_peak;       /* most of the lane in use at once: T */
-    uint64_t private_bytes;   /* in use now */
-    uint64_t evacuations;     /* blocks that were alive at a boundary, and moved out of the lane */
+    uint64_t turns;         /* grants so far */
+    uint64_t busy_ns;       /* inside iterations */
+    uint64_t waited_ns;     /* in salus_begin */
+    uint64_t lane_bytes;    /* allocated in the lane, in all */
+    uint64_t missed_bytes;  /* allocated in private memory inside an iteration and freed before its end */
+    uint64_t lane_peak;     /* most of the lane in use at once: T */
+    uint64_t private_bytes; /* in use now */
+    uint64_t evacuations;   /* blocks that were alive at a boundary, and moved out of the lane */
     uint64_t evacuated_bytes;
     uint64_t page_outs;
-    uint64_t attachments;     /* 1, and one more for each time the service came back */
-    int32_t shared;           /* 1: attached to a service; 0: on its own */
+    uint64_t attachments; /* 1, and one more for each time the service came back */
+    int32_t shared;       /* 1: attached to a service; 0: on its own */
 } salus_counters;
 
 /* Attaches this process to the service. `options` may be NULL. On any failure *client is still a client, on its own: every
- * call below works on it, without sharing. One client a process: a second attach is SALUS_MISUSE and sets *client to NULL. */
+ * call below works on it, without sharing. One client a process: a second attach is SALUS_MISUSE and sets *client to NULL.
+ */
 SALUS_API salus_status salus_attach(const salus_options* options, salus_client** client);
 
 /* Enters an iteration; waits until it is this job's turn. May be called by several threads: the iteration is then theirs in
@@ -86,8 +87,8 @@ SALUS_API salus_status salus_attach(const salus_options* options, salus_client**
 SALUS_API salus_status salus_begin(salus_client* client);
 SALUS_API salus_status salus_end(salus_client* client);
 
-/* Memory aligned to 64 bytes at least, not cleared; NULL if it cannot be had. Inside an iteration a request that outgrows what
- * the job was given may wait for others' boundaries. */
+/* Memory aligned to 64 bytes at least, not cleared; NULL if it cannot be had. Inside an iteration a request that outgrows
+ * what the job was given may wait for others' boundaries. */
 SALUS_API void* salus_alloc(salus_client* client, size_t size, salus_kind kind);
 /* Any thread, any time. Of a block that a child process inherited: does nothing. NULL is fine. */
 SALUS_API void salus_free(salus_client* client, void* block);
