@@ -22,7 +22,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"sim", {"base", "core", "policies"}},
     {"wire", {"base"}},
     {"device", {"base"}},
-    {"client", {"base", "wire", "device", "salus"}},
+    {"client", {"base", "wire", "device", "interpose", "salus"}},  // interpose: salus.cpp, which is libsalus.so
+    {"interpose", {"base", "client"}},
     {"service", {"base", "core", "policies", "wire", "device"}},
     {"job", {"base", "salus"}},  // salus: the public header
     {"cli", {"base", "core", "policies", "sim", "wire"}},

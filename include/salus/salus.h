@@ -37,7 +37,8 @@ typedef enum salus_status {
     SALUS_NO_SERVICE = 1, /* none runs, or it does not want us; see salus_error_text() */
     SALUS_MISUSE = 2,     /* an argument or the order of calls is wrong */
     SALUS_TOO_LARGE = 3,  /* the job could never fit on the device, even alone */
-    SALUS_SYSTEM = 4      /* the operating system refused something */
+    SALUS_SYSTEM = 4,     /* the operating system refused something */
+    SALUS_WAITING = 5     /* salus_begin_within: not yet */
 } salus_status;
 
 typedef enum salus_kind {
@@ -87,6 +88,17 @@ SALUS_API salus_status salus_attach(const salus_options* options, salus_client**
 SALUS_API salus_status salus_begin(salus_client* client);
 SALUS_API salus_status salus_end(salus_client* client);
 
+/* As salus_begin, for programs that know more, and have something to look after while they wait. Iterations of one `kind`,
+ * any number, allocate alike: training and evaluation do not. It comes back with SALUS_WAITING when that much time has
+ * passed or a signal has come. The wish to run stands: call it again, or say by salus_forgo that nobody waits any more (it
+ * leaves the iteration if the turn has come meanwhile). */
+SALUS_API salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
+SALUS_API salus_status salus_forgo(salus_client* client);
+
+/* As salus_end, but what was done was no iteration, or only part of one; salus_count adds iterations later. */
+SALUS_API salus_status salus_leave(salus_client* client);
+SALUS_API salus_status salus_count(salus_client* client, uint64_t iterations);
+
 /* Memory aligned to 64 bytes at least, not cleared; NULL if it cannot be had. Inside an iteration a request that outgrows
  * what the job was given may wait for others' boundaries. */
 SALUS_API void* salus_alloc(salus_client* client, size_t size, salus_kind kind);
@@ -95,8 +107,18 @@ SALUS_API void salus_free(salus_client* client, void* block);
 /* True if the block is in the lane now. */
 SALUS_API int salus_in_lane(salus_client* client, const void* block);
 
+/* From now on what a loaded library (matched by the start of its file name, such as "libc10.so") allocates by
+ * posix_memalign, in blocks of 1 MiB and more, is allocated as SALUS_AUTO. There is no way back: the client cannot be
+ * detached any more. SALUS_MISUSE if there is no such library, or it does not use posix_memalign and free. */
+SALUS_API salus_status salus_interpose(salus_client* client, const char* library);
+
+/* Threads that never call salus_begin use the memory, too: it is not to be moved away while this job waits. */
+SALUS_API salus_status salus_pin(salus_client* client);
+
 SALUS_API salus_status salus_get_counters(salus_client* client, salus_counters* counters);
 
+/* Leaves the service at the next boundary; the client, and all memory, stay, without sharing. */
+SALUS_API salus_status salus_stop_sharing(salus_client* client);
 /* Leaves the service and frees the client and every block of it. REQUIRES: no thread is inside an iteration. */
 SALUS_API salus_status salus_detach(salus_client* client);
 

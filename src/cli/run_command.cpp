@@ -21,6 +21,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/python_command.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 
@@ -57,6 +58,7 @@ public:
     Runner(const Arguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
 
     int run() {
+        find_adaptor();
         announce();
         if (arguments_.detach) {
             log_ = new_log();
@@ -84,6 +86,22 @@ private:
         if (answer.kind != wire::Received::Kind::kMessage || !running) return complain("the service does not answer");
         job_ = running->job;
         connection_ = std::move(connection).value();
+    }
+
+    /// What a Python job loads at its start, and the library that this loads.
+    void find_adaptor() {
+        const std::filesystem::path installed = std::filesystem::path(own_directory()).parent_path() / "lib";
+        const std::filesystem::path inject = installed / "salus" / "python" / "inject";
+        std::error_code error;
+        if (std::filesystem::is_directory(inject, error)) inject_ = inject.string();
+        library_ = (installed / "libsalus.so.1").string();
+        const auto python = parse_python(arguments_.command);
+        if (!python) return;
+        if (python->shuts_out) {
+            complain(fmt::format("python -{} keeps the adaptor out", python->shuts_out));
+        } else if (inject_.empty()) {
+            complain(fmt::format("{} is not there", inject.string()));
+        }
     }
 
     void complain(const std::string& why) {
@@ -122,6 +140,11 @@ private:
     void set_environment() const {
         const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
         set("SALUS_SOCKET", socket_);
+        set("SALUS_LIBRARY", library_);
+        if (!inject_.empty()) {
+            const char* path = std::getenv("PYTHONPATH");
+            set("PYTHONPATH", path && *path ? inject_ + ":" + path : inject_);
+        }
         set("SALUS_NAME", arguments_.name);
         set("SALUS_PRIORITY", std::to_string(arguments_.priority));
         set("SALUS_WEIGHT", fmt::format("{}", arguments_.weight));
@@ -197,6 +220,8 @@ private:
     Arguments arguments_;
     std::string socket_;
     std::string log_;
+    std::string inject_;   ///< goes first on PYTHONPATH; empty: not installed
+    std::string library_;  ///< libsalus.so
     wire::Descriptor connection_;
     std::uint32_t job_ = 0;
     pid_t child_ = -1;
@@ -207,7 +232,7 @@ private:
 
 void check(Arguments& a) {
     if (a.command.empty()) throw UsageError{"run what? salus run [options] -- COMMAND"};
-    if (a.name.empty()) a.name = std::filesystem::path(a.command.front()).filename().string();
+    if (a.name.empty()) a.name = name_of_command(a.command);
     if (a.name.size() > 63) a.name.resize(63);
     if (std::any_of(a.name.begin(), a.name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
         throw UsageError{"--name: has control characters"};
@@ -224,7 +249,7 @@ void check(Arguments& a) {
 void add_run_command(CLI::App& program, Action& action) {
     CLI::App* run = program.add_subcommand("run", "Run a command as a job that shares the device");
     auto a = std::make_shared<Arguments>();
-    run->add_option("--name", a->name, "What to call it (default: the command's name)");
+    run->add_option("--name", a->name, "What to call it (default: the name of the command, or of the Python script)");
     run->add_option("--priority", a->priority, "Larger is more urgent (policy priority)");
     run->add_option("--weight", a->weight, "Its share of the time (policy fair)")->capture_default_str();
     run->add_option("--iterations", a->iterations, "How many it will run (policy srtf; ps shows progress)");

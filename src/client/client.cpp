@@ -22,9 +22,16 @@ namespace {
 
 /// Of the calling thread. One client a process, so it needs no client.
 struct ThreadState {
-    unsigned depth = 0;  ///< of nested begins
-    bool gated = false;  ///< it is inside an iteration that the service knows of
-    unsigned known = 0;  ///< to which client: note_thread() has seen it
+    unsigned depth = 0;          ///< of nested begins
+    Client* gated_by = nullptr;  ///< it is inside an iteration that the service knows of
+    unsigned known = 0;          ///< to which client: note_thread() has seen it
+
+    /// A thread that ends inside an iteration does not go on with it.
+    ~ThreadState() {
+        if (!gated_by) return;
+        depth = 1;
+        gated_by->end(/*counts=*/0);
+    }
 };
 thread_local ThreadState tls;
 
@@ -129,21 +136,26 @@ Result<bool> Client::attach() {
     if (!connected) return connected;
     memory_->set_alone(false);
     alone_ = false;
-    // The helper must not take signals that are meant for the job.
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     const auto run = [](void* self) -> void* {
         static_cast<Client*>(self)->help();
         return nullptr;
     };
-    helper_runs_ = ::pthread_create(&helper_, nullptr, run, this) == 0;
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    helper_runs_ = start_thread(run, helper_);
     if (helper_runs_) return true;
     send(wire::Leave{});
     go_alone();
     return Error{"no thread for the helper"};
+}
+
+/// One that does not take signals that are meant for the job.
+bool Client::start_thread(void* (*run)(void*), pthread_t& thread) {
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool started = ::pthread_create(&thread, nullptr, run, this) == 0;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
 }
 
 bool Client::detach() {
@@ -172,6 +184,10 @@ void Client::go_alone() {
 
 void Client::fail(const char* why) {
     warn(std::string("internal error: ") + why + "; this job runs on without sharing");
+    stop_sharing();
+}
+
+void Client::stop_sharing() {
     if (failed_.exchange(true) || !helper_runs_) return;
     ::shutdown(socket_.get(), SHUT_RD);  // the helper sees to the rest
 }
@@ -184,25 +200,38 @@ void Client::note_thread() {
     const int me = static_cast<int>(::syscall(SYS_gettid));
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
-    if (many_threads_.exchange(true)) return;
-    const std::lock_guard lock(paging_mutex_);
-    send(wire::Unpageable{1});
+    pin();
 }
 
-salus_status Client::begin() {
+void Client::pin() {
+    if (many_threads_.exchange(true)) return;
+    const std::lock_guard lock(paging_mutex_);
+    if (!alone_) send(wire::Unpageable{1});
+}
+
+salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind) {
     if (in_child_ || tls.depth++ > 0) return SALUS_OK;
     if (alone_.load(std::memory_order_relaxed)) return SALUS_OK;
-    const salus_status status = begin_outermost();
+    const salus_status status = begin_outermost(at_most_ns, kind);
     if (status != SALUS_OK) --tls.depth;
     return status;
 }
 
-salus_status Client::begin_outermost() {
+salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind) {
     if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
-    const Turns::Entry entry = turns_->begin([this] { return alone_ || refused_; });
+    const auto give_up = [this] { return alone_ || refused_; };
+    // Most begins find the grant where they left it, and need no lock.
+    Turns::Entry entry = turns_->word().holds() ? turns_->begin(give_up, 0) : Turns::Entry::kWaiting;
+    if (entry == Turns::Entry::kWaiting) {
+        set_parked(true);
+        entry = turns_->begin(give_up, at_most_ns);
+        set_parked(false);
+    }
+    if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
     if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
-    tls.gated = true;
+    tls.gated_by = this;
+    memory_->iteration_begins(kind);
     if (entry == Turns::Entry::kNewTurn) {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
@@ -222,24 +251,56 @@ bool Client::tidy() {
     }
 }
 
-salus_status Client::end() {
+void Client::set_parked(bool parked) {
+    const std::lock_guard lock(paging_mutex_);
+    parked_ = parked;
+}
+
+/// The wish to run stands in the word, and the service will answer it: somebody has to take that grant, and give it back.
+void Client::forgo() {
+    if (in_child_ || alone_) return;
+    if (tls.depth > 0) return static_cast<void>(end(/*counts=*/0));
+    const control::Word word = turns_->word();
+    if (!word.want && word.state != control::State::kGranted) return;
+    pin();  // from here on waiting no longer means that nobody touches the memory
+    const auto wait_instead = [](void* self) -> void* {
+        auto* client = static_cast<Client*>(self);
+        if (client->begin() == SALUS_OK) client->end(0);
+        return nullptr;
+    };
+    pthread_t thread;
+    if (start_thread(wait_instead, thread)) ::pthread_detach(thread);
+}
+
+void Client::count(std::uint64_t iterations) {
+    if (page_ && !in_child_) page_->iterations.fetch_add(iterations, std::memory_order_release);
+}
+
+salus_status Client::end(unsigned counts) {
     if (in_child_) return SALUS_OK;
     if (tls.depth == 0) return SALUS_MISUSE;
     if (--tls.depth > 0) return SALUS_OK;
-    if (!tls.gated) return SALUS_OK;
-    tls.gated = false;
+    if (!tls.gated_by) return SALUS_OK;
+    tls.gated_by = nullptr;
     const bool inside = turns_->end(
-        device_->asynchronous(), [this] { return tidy(); }, [this] { device_->drain(); });
+        device_->asynchronous(), counts, [this] { return tidy(); }, [this] { device_->drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 
 // -------------------------------------------------------------------------------------------------------------- memory
 
 void* Client::allocate(std::size_t size, Kind kind) {
-    if (memory_ && !in_child_) return memory_->allocate(size, kind, tls.gated);
+    if (memory_ && !in_child_) return memory_->allocate(size, kind, tls.gated_by != nullptr);
     void* block = nullptr;
     return ::posix_memalign(&block, 64, size > 0 ? size : 1) == 0 ? block : nullptr;
 }
+
+std::optional<void*> Client::allocate_for(std::size_t size) {
+    if (!memory_ || in_child_) return std::nullopt;
+    return memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
+}
+
+std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }
 
 void Client::free(void* block) {
     if (memory_ && !in_child_) return memory_->free(block);
@@ -294,20 +355,17 @@ void Client::read_counters(salus_counters& counters) {
 // ---------------------------------------------------------------------------------------------------------------- fork
 
 void Client::before_fork() {
-    if (memory_ && !in_child_) memory_->mutex().lock();
+    if (memory_ && !in_child_) memory_->before_fork();
 }
 
 void Client::after_fork_in_parent() {
-    if (memory_ && !in_child_) memory_->mutex().unlock();
+    if (memory_ && !in_child_) memory_->after_fork_in_parent();
 }
 
 /// The child is no client: it has no helper, no lane and, from here on, none of our descriptors.
 void Client::after_fork_in_child() {
     if (in_child_) return;
-    if (memory_) {
-        memory_->mutex().unlock();
-        memory_->in_child();
-    }
+    if (memory_) memory_->after_fork_in_child();
     helper_runs_ = false;
     in_child_ = true;
     alone_ = true;
@@ -316,7 +374,8 @@ void Client::after_fork_in_child() {
     page_file_.reset();
     notify_.reset();
     stop_.reset();
-    tls = {};
+    tls.depth = 0;
+    tls.gated_by = nullptr;
 }
 
 }  // namespace salus::client

@@ -6,10 +6,12 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -38,9 +40,16 @@ public:
     /// Attaches and starts the helper. If it fails the client is on its own, and works.
     Result<bool> attach();
 
-    salus_status begin();
-    salus_status end();
+    /// SALUS_WAITING when that much time has passed, or a signal came.
+    salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0);
+    /// `counts` is how many iterations it makes.
+    salus_status end(unsigned counts = 1);
+    void count(std::uint64_t iterations);
+    /// A begin was broken off, whether it came back with SALUS_WAITING or not: this thread is not inside, and will not be.
+    void forgo();
     void* allocate(std::size_t size, Kind kind);
+    /// As the process's own allocator would be asked: nothing if this client does not manage memory (now, or here).
+    std::optional<void*> allocate_for(std::size_t size);
     void free(void* block);
     bool in_lane(const void* block);
     void read_counters(salus_counters& counters);
@@ -49,6 +58,13 @@ public:
 
     /// Something of ours went wrong in a call: warn once, and leave the service at the next boundary.
     void fail(const char* why);
+    /// Leaves the service at the next boundary. Memory stays as it is.
+    void stop_sharing();
+    /// Threads that never begin use the memory as well: it is never to be paged out.
+    void pin();
+    /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
+    std::size_t window_size() const { return device_ ? device_->window_size() : 0; }
+    std::array<const std::byte*, 2> windows() const;
 
     // ---- around fork ----
     void before_fork();
@@ -60,7 +76,9 @@ private:
     bool ask(Needs all) override;
     void observe(std::uint64_t persistent) override;
 
-    salus_status begin_outermost();
+    salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind);
+    void set_parked(bool parked);
+    bool start_thread(void* (*run)(void*), pthread_t& thread);
     bool tidy();
     Result<bool> connect(bool again);
     Result<bool> make_page();
@@ -117,6 +135,7 @@ private:
     std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
     std::atomic<bool> many_threads_{false};
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
+    bool parked_ = false;      ///< a thread waits in begin(), and does not come out while this lock is held
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
     std::uint32_t lane_ = 0;  ///< helper only

@@ -101,8 +101,8 @@ void Client::on(const wire::Deny&) {
 
 void Client::on(const wire::PageOut&) {
     const control::Word word = turns_->word();
-    const bool parked = word.state == control::State::kFree && word.want;
     const std::lock_guard lock(paging_mutex_);
+    const bool parked = parked_ && word.state == control::State::kFree && word.want;
     if (!parked || many_threads_) return send(wire::Unpageable{many_threads_ ? 1u : 0u});
     if (memory_->page_out()) send(wire::PagedOut{});
     else send(wire::Unpageable{1});

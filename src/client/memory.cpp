@@ -15,6 +15,11 @@ std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persist
 /// Outside of iterations growth is told in steps.
 constexpr std::uint64_t kObserveStep = std::uint64_t{16} << 20;
 
+/// How many iterations freed memory is kept for the next one to use.
+constexpr std::uint64_t kKeptIterations = 2;
+/// A job that is not in iterations keeps this much at most, beyond a share of what it uses.
+constexpr std::uint64_t kKeptBytes = std::uint64_t{64} << 20;
+
 }  // namespace
 
 void Memory::RecentMax::add(std::uint64_t value) {
@@ -26,7 +31,11 @@ void Memory::RecentMax::add(std::uint64_t value) {
 }
 
 Memory::Memory(ControlPage& page, device::ClientMemory& device, Provider& provider)
-    : page_(page), device_(device), provider_(provider), private_(device.window_size()) {}
+    : page_(page),
+      device_(device),
+      provider_(provider),
+      private_(device.window_size()),
+      leftovers_([this](device::Range range) { device_.discard_private(range); }) {}
 
 Memory::~Memory() {
     if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
@@ -46,7 +55,7 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
     size = Arena::rounded(size);
     std::unique_lock lock(mutex_);
     if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
-    const Predictor::Allocation allocation = predictor_.allocated(size, /*stream=*/0);
+    const Predictor::Allocation allocation = predictor_.allocated(size, /*stream=*/0, kind_);
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && allocation.dies);
     void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
                                            : allocate_private(lock, size, true, &allocation);
@@ -84,6 +93,7 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
     }
     const auto offset = private_.allocate(size);
     if (!offset) return nullptr;
+    leftovers_.take({*offset, size});
     void* block = enter(Place::kPrivate, *offset, size, allocation);
     count_private(static_cast<std::int64_t>(size));
     if (!inside && !alone_ && in_use_ >= observed_ + kObserveStep) {
@@ -136,12 +146,19 @@ void Memory::free(void* start) {
             if (restore_lane({block.offset, block.size})) lane_.free(block.offset);
             break;
         case Place::kPrivate:
-            device_.discard_private({block.offset, block.size});
             private_.free(block.offset);
+            let_go({block.offset, block.size});
             if (of_this_iteration) missed_ += block.size;
             break;
     }
     count_private(-static_cast<std::int64_t>(block.size));
+}
+
+/// A private range is free. The same is often wanted again in the next iteration.
+void Memory::let_go(device::Range range) {
+    const bool keep = !alone_ && !paged_ && leftovers_.bytes() + range.size <= in_use_ / 2 + kKeptBytes;
+    if (keep) leftovers_.add(range, iteration_);
+    else device_.discard_private(range);
 }
 
 bool Memory::in_lane(const void* block) {
@@ -153,12 +170,6 @@ bool Memory::in_lane(const void* block) {
 std::uint64_t Memory::private_bytes() {
     const std::lock_guard lock(mutex_);
     return in_use_;
-}
-
-void Memory::in_child() {
-    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
-    lane_descriptor_ = -1;
-    device_.in_child();
 }
 
 bool Memory::owns(const void* block) const {
@@ -179,15 +190,13 @@ void Memory::turn_begins() {
 
 bool Memory::boundary() {
     const std::lock_guard lock(mutex_);
-    bool clean = true;
-    if (lane_blocks_ > 0) {
-        for (auto& [start, block] : blocks_) {
-            if (block.place == Place::kLane) clean = evacuate(block) && clean;
-        }
-    }
+    const bool clean = evacuate_all();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
+    // What a profiling turn used is wanted by others; later on, the next iteration wants the same.
+    if (mapped_ == 0) leftovers_.give_back_all();
+    else if (iteration_ > kKeptIterations) leftovers_.give_back_before(iteration_ - kKeptIterations);
     return clean;
 }
 
@@ -242,6 +251,15 @@ bool Memory::evacuate(Block& block) {
     return true;
 }
 
+/// True if nothing alive is left in the lane.
+bool Memory::evacuate_all() {
+    if (lane_blocks_ == 0) return true;
+    for (auto& [start, block] : blocks_) {
+        if (block.place == Place::kLane) evacuate(block);
+    }
+    return lane_blocks_ == 0;
+}
+
 /// The lane shows through again where an evacuated block was, as far as the lane reaches.
 bool Memory::restore_lane(device::Range range) {
     const std::uint64_t inside = mapped_ > range.offset ? std::min(range.size, mapped_ - range.offset) : 0;
@@ -260,17 +278,6 @@ std::vector<device::Range> Memory::evacuated_ranges() const {
 
 // -------------------------------------------------------------------------------------------------------------- lanes
 
-/// Calls `act` for each part of [from, to) that no evacuated block lies in.
-template <typename Act>
-void around(const std::vector<device::Range>& evacuated, std::uint64_t from, std::uint64_t to, const Act& act) {
-    for (const device::Range& hole : evacuated) {
-        if (hole.offset + hole.size <= from || hole.offset >= to) continue;
-        if (hole.offset > from) act(device::Range{from, hole.offset - from});
-        from = hole.offset + hole.size;
-    }
-    if (from < to) act(device::Range{from, to - from});
-}
-
 bool Memory::map_lane(int descriptor, std::uint64_t size) {
     const std::lock_guard lock(mutex_);
     size = Arena::rounded(size);
@@ -282,9 +289,10 @@ bool Memory::map_lane(int descriptor, std::uint64_t size) {
     const std::vector<device::Range> evacuated = evacuated_ranges();
     bool ok = true;
     if (size > mapped_) {
-        around(evacuated, mapped_, size, [&](const device::Range& r) { ok = ok && device_.map_lane(lane_descriptor_, r); });
+        device::around(evacuated, mapped_, size,
+                       [&](const device::Range& r) { ok = ok && device_.map_lane(lane_descriptor_, r); });
     } else {
-        around(evacuated, size, mapped_, [&](const device::Range& r) { device_.unmap_lane(r); });
+        device::around(evacuated, size, mapped_, [&](const device::Range& r) { device_.unmap_lane(r); });
         lane_.set_limit(std::min(lane_.limit(), size));
     }
     if (ok) mapped_ = size;
@@ -293,7 +301,7 @@ bool Memory::map_lane(int descriptor, std::uint64_t size) {
 
 void Memory::unmap_lane() {
     const std::lock_guard lock(mutex_);
-    around(evacuated_ranges(), 0, mapped_, [&](const device::Range& range) { device_.unmap_lane(range); });
+    device::around(evacuated_ranges(), 0, mapped_, [&](const device::Range& range) { device_.unmap_lane(range); });
     mapped_ = 0;
     lane_.set_limit(0);
     if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
@@ -315,6 +323,7 @@ void Memory::set_room(std::uint64_t persistent) {
 bool Memory::page_out() {
     const std::lock_guard lock(mutex_);
     if (paged_) return true;
+    leftovers_.give_back_all();
     std::vector<device::Range> ranges;
     for (const auto& [offset, size] : private_.used()) ranges.push_back({offset, size});
     if (!device_.page_out(ranges, evacuated_ranges())) return false;
@@ -336,11 +345,34 @@ bool Memory::paged() {
     return paged_;
 }
 
+// --------------------------------------------------------------------------------------------------------------- fork
+
+void Memory::before_fork() {
+    mutex_.lock();
+    if (lane_blocks_ == 0) return;
+    device_.drain();
+    evacuate_all();
+}
+
+void Memory::after_fork_in_parent() {
+    device_.in_parent();
+    mutex_.unlock();
+}
+
+void Memory::after_fork_in_child() {
+    mutex_.unlock();
+    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
+    lane_descriptor_ = -1;
+    device_.in_child(evacuated_ranges());
+}
+
+// ------------------------------------------------------------------------------------------------------------- alone
+
 void Memory::set_alone(bool alone) {
     const std::lock_guard lock(mutex_);
     alone_ = alone;
     observed_ = 0;
-    if (alone) return;
+    if (alone) return leftovers_.give_back_all();
     // Nothing was noted down meanwhile: the next replay starts from here.
     steps_.clear();
     missed_ = 0;

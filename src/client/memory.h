@@ -4,6 +4,7 @@
 // turns: who is inside an iteration is told, and what cannot be had without asking is asked through Provider.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "client/arena.h"
+#include "client/leftovers.h"
 #include "client/predictor.h"
 #include "device/device.h"
 #include "wire/control_page.h"
@@ -52,6 +54,8 @@ public:
     std::uint64_t private_bytes();
 
     // ---- turns; called by the thread that enters first or leaves last ----
+    /// An iteration of this kind begins: those of one kind allocate alike.
+    void iteration_begins(std::uint64_t kind) { kind_.store(kind, std::memory_order_relaxed); }
     /// A grant was taken up. The service knows the demand that is on the page: that much may be used.
     void turn_begins();
     /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
@@ -70,12 +74,15 @@ public:
     /// Without a service there is nobody to ask and no lane.
     void set_alone(bool alone);
 
-    // ---- fork ----
-    std::mutex& mutex() { return mutex_; }
-    /// In a child: whether the address is in one of the windows, so that only the parent may free it.
+    /// Whether the address is in one of the windows.
     bool owns(const void* block) const;
-    /// In a child: the lane's descriptor is not for it.
-    void in_child();
+
+    // ---- fork; nothing may change in between ----
+    /// The child inherits no lane: what is alive there is evacuated, so that it has a copy of that, too.
+    void before_fork();
+    void after_fork_in_parent();
+    /// The lane's descriptor is not for it. What it inherited is the parent's to free.
+    void after_fork_in_child();
 
 private:
     enum class Place : std::uint8_t { kLane, kEvacuated, kPrivate };
@@ -116,6 +123,8 @@ private:
     void learn();
     Needs replay() const;
     void count_private(std::int64_t change);
+    bool evacuate_all();
+    void let_go(device::Range range);
     std::vector<device::Range> evacuated_ranges() const;
 
     ControlPage& page_;
@@ -126,9 +135,11 @@ private:
     Predictor predictor_;
     Arena lane_{0};
     Arena private_;
+    Leftovers leftovers_;
     std::unordered_map<const void*, Block> blocks_;
     std::vector<Step> steps_;
     std::uint64_t iteration_ = 0;
+    std::atomic<std::uint64_t> kind_{0};
     std::size_t lane_blocks_ = 0;  ///< alive in the lane
     int lane_descriptor_ = -1;
     std::uint64_t mapped_ = 0;

@@ -1,8 +1,8 @@
 // Which blocks will be dead at the boundary? Learned from what became of the same allocation before.
 //
-// The same allocation: the same ordinal in the iteration, size and stream. The sequence of an ordinary training loop repeats
-// exactly from the second iteration on; where it does not, nothing is known and the block is private. Any doubt means
-// private.
+// The same allocation: the same kind of iteration, ordinal in it, size and stream. The sequence of an ordinary training loop
+// repeats exactly from the second iteration on (the first also makes what stays); where it does not, nothing is known and the
+// block is private. Any doubt means private.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ public:
 
     struct Allocation {
         Ticket ticket;
-        bool dies;  ///< every time so far it was dead before the boundary
+        bool dies;  ///< it was dead before the boundary, often enough
     };
 
-    Allocation allocated(std::uint64_t size, std::uint64_t stream);
+    /// `kind` of the iteration: training and evaluation take turns, and allocate differently.
+    Allocation allocated(std::uint64_t size, std::uint64_t stream, std::uint64_t kind);
     void freed(Ticket ticket) { live_[ticket].dead = true; }
 
-    /// Those of this iteration that are still alive survive it, now and in future; a new iteration starts.
+    /// Those of this iteration that are still alive survive it, and are expected to; a new iteration starts.
     void boundary();
 
     bool was_freed(Ticket ticket) const { return live_[ticket].dead; }
@@ -35,18 +36,23 @@ private:
         std::uint64_t ordinal;
         std::uint64_t size;
         std::uint64_t stream;
+        std::uint64_t kind;
         bool operator==(const Key&) const = default;
     };
     struct KeyHash {
         std::size_t operator()(const Key& key) const;
     };
-    enum class Verdict : std::uint8_t { kUnknown, kDies, kSurvives };
+    /// Each time one survives it takes twice as many deaths in a row to believe in the next.
+    struct Record {
+        std::uint8_t deaths = 0;  ///< in a row
+        std::uint8_t needed = 1;
+    };
     struct Live {
         Key key;
         bool dead;
     };
 
-    std::unordered_map<Key, Verdict, KeyHash> learned_;
+    std::unordered_map<Key, Record, KeyHash> learned_;
     std::vector<Live> live_;  ///< of this iteration, by ticket
 };
 

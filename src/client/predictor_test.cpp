@@ -9,11 +9,11 @@ namespace {
 
 /// One iteration of these sizes; `survivors` (by ordinal) are alive at its end. Returns which were said to die.
 std::vector<bool> iterate(Predictor& predictor, const std::vector<std::uint64_t>& sizes,
-                          const std::vector<std::size_t>& survivors = {}, std::uint64_t stream = 0) {
+                          const std::vector<std::size_t>& survivors = {}, std::uint64_t stream = 0, std::uint64_t kind = 0) {
     std::vector<bool> dies;
     std::vector<Predictor::Ticket> tickets;
     for (const std::uint64_t size : sizes) {
-        const Predictor::Allocation allocation = predictor.allocated(size, stream);
+        const Predictor::Allocation allocation = predictor.allocated(size, stream, kind);
         dies.push_back(allocation.dies);
         tickets.push_back(allocation.ticket);
     }
@@ -39,11 +39,35 @@ TEST(Predictor, WhatDiedOnceDies) {
     EXPECT_EQ(iterate(predictor, {10, 20}, {1}), (Dies{true, false}));
 }
 
-TEST(Predictor, WhatSurvivedOnceIsNeverTrustedAgain) {
+TEST(Predictor, EachSurvivalTakesTwiceAsManyDeathsToForget) {
     Predictor predictor;
-    for (int i = 0; i < 10; ++i) iterate(predictor, {10});
+    iterate(predictor, {10});
+    for (int needed = 2; needed <= 64; needed *= 2) {
+        EXPECT_EQ(iterate(predictor, {10}, {0}), Dies{true});
+        for (int i = 0; i < needed; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << needed << ": " << i;
+    }
     EXPECT_EQ(iterate(predictor, {10}, {0}), Dies{true});
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << i;
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << i;  // no more than that
+    EXPECT_EQ(iterate(predictor, {10}), Dies{true});
+}
+
+// An optimizer makes its state in the first iteration, in between the blocks that come again.
+TEST(Predictor, TheFirstIterationDoesNotSpoilTheLaterOnes) {
+    Predictor predictor;
+    iterate(predictor, {10, 10, 10, 10}, {2});
+    iterate(predictor, {10, 10, 10});
+    iterate(predictor, {10, 10, 10});
+    EXPECT_EQ(iterate(predictor, {10, 10, 10}), (Dies{true, true, true}));
+}
+
+TEST(Predictor, KindsOfIterationsAreLearnedApart) {
+    Predictor predictor;
+    for (int i = 0; i < 10; ++i) {
+        iterate(predictor, {10}, {}, 0, /*kind=*/1);
+        iterate(predictor, {10}, {0}, 0, /*kind=*/2);
+    }
+    EXPECT_EQ(iterate(predictor, {10}, {}, 0, 1), Dies{true});
+    EXPECT_EQ(iterate(predictor, {10}, {}, 0, 2), Dies{false});
 }
 
 TEST(Predictor, AnotherOrdinalSizeOrStreamIsAnotherAllocation) {
@@ -59,15 +83,15 @@ TEST(Predictor, AnotherOrdinalSizeOrStreamIsAnotherAllocation) {
 TEST(Predictor, OfOneSequenceTheOrdinalsAreTheTickets) {
     Predictor predictor;
     EXPECT_EQ(predictor.allocations(), 0u);
-    EXPECT_EQ(predictor.allocated(10, 0).ticket, 0u);
-    EXPECT_EQ(predictor.allocated(10, 0).ticket, 1u);
+    EXPECT_EQ(predictor.allocated(10, 0, 0).ticket, 0u);
+    EXPECT_EQ(predictor.allocated(10, 0, 0).ticket, 1u);
     EXPECT_EQ(predictor.allocations(), 2u);
     predictor.freed(0);
     EXPECT_TRUE(predictor.was_freed(0));
     EXPECT_FALSE(predictor.was_freed(1));
     predictor.boundary();
     EXPECT_EQ(predictor.allocations(), 0u);
-    EXPECT_EQ(predictor.allocated(10, 0).ticket, 0u);
+    EXPECT_EQ(predictor.allocated(10, 0, 0).ticket, 0u);
     EXPECT_FALSE(predictor.was_freed(0));
 }
 
@@ -82,7 +106,7 @@ TEST(Predictor, AnIterationWithoutAllocationsTeachesNothing) {
 // learned is forgotten, too, and can be learned anew.
 TEST(Predictor, WhatItRemembersIsBounded) {
     Predictor predictor;
-    iterate(predictor, {10}, {0});  // never to be trusted again
+    for (int i = 0; i < 10; ++i) iterate(predictor, {10}, {0});  // not to be trusted for a long time
     std::uint64_t size = 1000;
     for (int i = 0; i < 40; ++i) {
         std::vector<std::uint64_t> sizes{11};

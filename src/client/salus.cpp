@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "client/client.h"
+#include "interpose/allocator.h"
 
 struct salus_client {
     explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
@@ -24,6 +25,8 @@ namespace {
 
 using salus::client::Identity;
 using salus::client::Kind;
+
+constexpr const char* kTooLarge = "this job is too large for the device";
 
 std::atomic<salus_client*> the_client{nullptr};
 thread_local char error_text[256] = "";
@@ -124,13 +127,36 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
 salus_status salus_begin(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin(); });
-    return status == SALUS_TOO_LARGE ? failed(status, "this job is too large for the device") : status;
+    return status == SALUS_TOO_LARGE ? failed(status, kTooLarge) : status;
+}
+
+salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin(nanoseconds, kind); });
+    return status == SALUS_TOO_LARGE ? failed(status, kTooLarge) : status;
+}
+
+salus_status salus_forgo(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    return guarded(client, SALUS_SYSTEM, [&] { return client->client.forgo(), SALUS_OK; });
 }
 
 salus_status salus_end(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.end(); });
     return status == SALUS_MISUSE ? failed(status, "salus_end without salus_begin") : status;
+}
+
+salus_status salus_leave(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.end(/*counts=*/0); });
+    return status == SALUS_MISUSE ? failed(status, "salus_leave without salus_begin") : status;
+}
+
+salus_status salus_count(salus_client* client, uint64_t iterations) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    client->client.count(iterations);
+    return SALUS_OK;
 }
 
 void* salus_alloc(salus_client* client, size_t size, salus_kind kind) {
@@ -156,6 +182,19 @@ int salus_in_lane(salus_client* client, const void* block) {
     return client && guarded(client, false, [&] { return client->client.in_lane(block); }) ? 1 : 0;
 }
 
+salus_status salus_interpose(salus_client* client, const char* library) {
+    if (!client || !library || client != the_client.load()) return failed(SALUS_MISUSE, "no client, or no library");
+    return guarded(client, SALUS_SYSTEM, [&] {
+        const salus::Result<bool> done = salus::interpose::allocator_of(library, client->client);
+        return done ? SALUS_OK : failed(SALUS_MISUSE, done.error().c_str());
+    });
+}
+
+salus_status salus_pin(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    return guarded(client, SALUS_SYSTEM, [&] { return client->client.pin(), SALUS_OK; });
+}
+
 salus_status salus_get_counters(salus_client* client, salus_counters* counters) {
     if (!client || !counters) return failed(SALUS_MISUSE, "no client, or no place for the counters");
     salus_counters all{};
@@ -165,8 +204,14 @@ salus_status salus_get_counters(salus_client* client, salus_counters* counters) 
     return SALUS_OK;
 }
 
+salus_status salus_stop_sharing(salus_client* client) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    return guarded(client, SALUS_SYSTEM, [&] { return client->client.stop_sharing(), SALUS_OK; });
+}
+
 salus_status salus_detach(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
+    if (salus::interpose::uses(client->client)) return failed(SALUS_MISUSE, "a library allocates from this client");
     if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
     salus_client* self = client;
     the_client.compare_exchange_strong(self, nullptr);

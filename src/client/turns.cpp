@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <climits>
 
 namespace salus::client {
@@ -35,11 +37,12 @@ auto Turns::change(const Step& step) {
     }
 }
 
-void Turns::wait(const control::Word& seen) const {
+bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
     // A limit, since what makes a thread give up is not in the word.
-    const timespec limit{0, 200'000'000};
-    ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAIT, static_cast<std::uint32_t>(control::pack(seen)), &limit, nullptr,
-              0);
+    const timespec limit{0, static_cast<long>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
+    return ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAIT, static_cast<std::uint32_t>(control::pack(seen)), &limit,
+                     nullptr, 0) == 0 ||
+           errno != EINTR;
 }
 
 void Turns::wake() const { ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
@@ -49,8 +52,12 @@ void Turns::notify() const {
     static_cast<void>(!::write(notify_, &one, sizeof one));
 }
 
-Turns::Entry Turns::begin(const std::function<bool()>& give_up) {
+Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns) {
     std::uint64_t since = 0;
+    bool interrupted = false;
+    const auto note_wait = [&](std::uint64_t now) {
+        if (since != 0) waited_ns_.fetch_add(now - since, std::memory_order_relaxed);
+    };
     for (;;) {
         control::State before{};
         bool kept = false;
@@ -61,21 +68,27 @@ Turns::Entry Turns::begin(const std::function<bool()>& give_up) {
         });
         if (step.entered) {
             const std::uint64_t now = now_ns();
-            if (since != 0) waited_ns_.fetch_add(now - since, std::memory_order_relaxed);
+            note_wait(now);
             if (before == control::State::kRunning) return Entry::kJoined;
             page_.begun_ns.store(now, std::memory_order_release);
             if (before == control::State::kIdle || kept) return Entry::kJoined;
             turns_.fetch_add(1, std::memory_order_relaxed);
             return Entry::kNewTurn;
         }
-        if (since == 0) since = now_ns();
+        const std::uint64_t now = now_ns();
+        if (since == 0) since = now;
+        const std::uint64_t so_far = now - since;
         if (step.notify) notify();
         if (give_up()) return Entry::kGivenUp;
-        wait(step.next);
+        if (at_most_ns != kForEver && (interrupted || so_far >= at_most_ns)) {
+            note_wait(now);
+            return Entry::kWaiting;
+        }
+        interrupted = !wait(step.next, at_most_ns - so_far);
     }
 }
 
-bool Turns::end(bool asynchronous, const std::function<bool()>& tidy, const std::function<void()>& drain) {
+bool Turns::end(bool asynchronous, unsigned counts, const std::function<bool()>& tidy, const std::function<void()>& drain) {
     struct Left {
         control::Word next;
         bool was_inside;
@@ -91,7 +104,7 @@ bool Turns::end(bool asynchronous, const std::function<bool()>& tidy, const std:
     const bool clean = tidy();
     page_.busy_ns.fetch_add(now - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     page_.ended_ns.store(now, std::memory_order_relaxed);
-    page_.iterations.fetch_add(1, std::memory_order_release);
+    page_.iterations.fetch_add(counts, std::memory_order_release);
     bool drained = !asynchronous;
     const control::Settle settled = change([&](const control::Word& word) {
         if (word.yield && !drained) {

@@ -22,14 +22,16 @@ public:
         kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
         kNewTurn,  ///< with a grant that has just come
         kGivenUp,  ///< `give_up` said so
+        kWaiting,  ///< not yet: time is up, or a signal came. The wish stands
     };
+    static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
     /// Waits until this thread may be inside an iteration, or `give_up` returns true; it is asked now and then.
-    Entry begin(const std::function<bool()>& give_up);
+    Entry begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns = kForEver);
 
     /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
     /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
-    /// False if no thread was inside.
-    bool end(bool asynchronous, const std::function<bool()>& tidy, const std::function<void()>& drain);
+    /// `counts` is how many iterations it makes. False if no thread was inside.
+    bool end(bool asynchronous, unsigned counts, const std::function<bool()>& tidy, const std::function<void()>& drain);
 
     /// The helper's part in a revocation, after a drain.
     void acknowledge();
@@ -47,7 +49,8 @@ private:
     /// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
     template <typename Step>
     auto change(const Step& step);
-    void wait(const control::Word& seen) const;
+    /// False if a signal ended it.
+    bool wait(const control::Word& seen, std::uint64_t at_most_ns) const;
     void wake() const;
 
     ControlPage& page_;

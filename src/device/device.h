@@ -34,6 +34,17 @@ struct Range {
     std::uint64_t size = 0;
 };
 
+/// Calls `act` for each part of [from, to) that is in none of the holes, which are in order.
+template <typename Act>
+void around(const std::vector<Range>& holes, std::uint64_t from, std::uint64_t to, const Act& act) {
+    for (const Range& hole : holes) {
+        if (hole.offset + hole.size <= from || hole.offset >= to) continue;
+        if (hole.offset > from) act(Range{from, hole.offset - from});
+        from = hole.offset + hole.size;
+    }
+    if (from < to) act(Range{from, to - from});
+}
+
 /// The client's side: two windows of address space, one for the lane, one for private memory. Offsets are from their start,
 /// ranges are whole multiples of the arena's granule. All calls are made under the client's memory lock.
 class ClientMemory {
@@ -55,14 +66,16 @@ public:
     virtual void discard_private(Range range) = 0;
 
     /// Moves these (of the private window, of evacuated ranges of the lane's) out, or back in. Out: all or nothing, false
-    /// if there is no place to put them.
+    /// if there is no place to put them. REQUIRES: nobody writes to them meanwhile. Reading is fine at any time, and a touch
+    /// of what is out brings it back by itself.
     virtual bool page_out(const std::vector<Range>& private_ranges, const std::vector<Range>& evacuated) = 0;
     virtual bool page_in() = 0;
     /// What starts here was freed while paged out: it need not come back.
     virtual void forget_paged(const std::byte* start) = 0;
 
-    /// After fork(): this process is the child.
-    virtual void in_child() = 0;
+    /// After fork(), in the parent, and in the child: what was not inherited is taken again, around what was evacuated.
+    virtual void in_parent() = 0;
+    virtual void in_child(const std::vector<Range>& evacuated) = 0;
 
     /// Waits until the device has finished what it was given.
     virtual void drain() = 0;

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace salus::device {
 namespace {
@@ -17,10 +19,10 @@ std::byte* reserve(std::uint64_t size, int protection) {
     return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
 }
 
-bool transfer(int file, std::byte* at, std::uint64_t size, std::int64_t position, bool out) {
+bool write_all(int file, const std::byte* at, std::uint64_t size, std::int64_t position) {
     while (size > 0) {
         const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(size, 64u << 20));
-        const ssize_t done = out ? ::pwrite(file, at, part, position) : ::pread(file, at, part, position);
+        const ssize_t done = ::pwrite(file, at, part, position);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return false;
         at += done;
@@ -41,6 +43,11 @@ int open_page_file() {
     return -1;
 }
 
+// Note [Paged memory can be touched]
+// What is paged out stays mapped, privately, to the file that holds it. Whoever touches it, be it another thread of the job,
+// the kernel on its behalf, or a child process, finds what was there; a page that is written to becomes the process's own,
+// and paging in keeps it. Only writing while the bytes go out would be lost: so a client is paged only while it waits in
+// begin().
 class HostClientMemory : public ClientMemory {
 public:
     HostClientMemory(std::byte* lane, std::byte* own, std::uint64_t size, bool asynchronous)
@@ -99,44 +106,47 @@ public:
         std::int64_t position = 0;
         const auto write = [&](std::byte* window, const std::vector<Range>& ranges) {
             for (const Range& range : ranges) {
-                if (!transfer(file_, window + range.offset, range.size, position, /*out=*/true)) return false;
+                if (!write_all(file_, window + range.offset, range.size, position)) return false;
                 moved.push_back({window + range.offset, range.size, position});
                 position += static_cast<std::int64_t>(range.size);
             }
             return true;
         };
-        if (!write(own_, private_ranges) || !write(lane_, evacuated)) {
-            static_cast<void>(!::ftruncate(file_, 0));
-            return false;
-        }
-        // All is safe on disk before the first page is dropped. A touch of what is away must fault, not read zeros.
+        const bool written = write(own_, private_ranges) && write(lane_, evacuated);
+        // All is safe on disk before the first page is dropped. See Note [Paged memory can be touched].
         for (const Paged& range : moved) {
-            ::madvise(range.at, range.size, MADV_DONTNEED);
-            ::mprotect(range.at, range.size, PROT_NONE);
+            if (!written) break;
+            ::mmap(range.at, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_, range.position);
         }
-        paged_ = std::move(moved);
-        return true;
+        if (written) paged_ = std::move(moved);
+        else
+            for (const Paged& range : moved) give_back_file(range);
+        return written;
     }
 
     bool page_in() override {
         for (const Paged& range : paged_) {
-            if (::mprotect(range.at, range.size, PROT_READ | PROT_WRITE) != 0) return false;
-            if (!transfer(file_, range.at, range.size, range.position, /*out=*/false)) return false;
+            if (!populate(range)) return false;
         }
+        for (const Paged& range : paged_) give_back_file(range);
         paged_.clear();
-        return file_ < 0 || ::ftruncate(file_, 0) == 0;
+        if (inherited_by_a_child_) ::close(std::exchange(file_, -1));
+        inherited_by_a_child_ = false;
+        return true;
     }
 
     void forget_paged(const std::byte* start) override {
-        const auto found = std::find_if(paged_.begin(), paged_.end(), [&](const Paged& p) { return p.at == start; });
-        if (found == paged_.end()) return;
-        ::mprotect(found->at, found->size, PROT_READ | PROT_WRITE);
-        paged_.erase(found);
+        std::erase_if(paged_, [&](const Paged& range) { return range.at == start; });
     }
 
-    void in_child() override {
-        // The lane's window was not inherited: it is taken again, before anything of the child's own comes to lie in it.
-        ::mmap(lane_, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void in_parent() override { inherited_by_a_child_ = !paged_.empty(); }
+
+    void in_child(const std::vector<Range>& evacuated) override {
+        // The lane was not inherited: its addresses are taken again, before anything of the child's own comes to lie there.
+        around(evacuated, 0, size_, [&](Range range) {
+            ::mmap(lane_ + range.offset, range.size, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        });
         if (file_ >= 0) ::close(file_);
         file_ = -1;
     }
@@ -151,12 +161,29 @@ private:
         std::int64_t position;  ///< in the file
     };
 
+    /// Every page becomes the process's own, with what is in the file unless it was written to meanwhile.
+    static bool populate(const Paged& range) {
+        if (::madvise(range.at, range.size, MADV_POPULATE_WRITE) == 0) return true;
+        if (errno != EINVAL) return false;
+        for (std::uint64_t at = 0; at < range.size; at += 4096) {  // before Linux 5.14
+            std::atomic_ref(*reinterpret_cast<std::uint32_t*>(range.at + at)).fetch_or(0);
+        }
+        return true;
+    }
+
+    void give_back_file(const Paged& range) const {
+        if (inherited_by_a_child_) return;
+        // Not ftruncate(): that would take the process's own copies of the pages as well.
+        ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.position, static_cast<off_t>(range.size));
+    }
+
     std::byte* lane_;
     std::byte* own_;
     std::uint64_t size_;
     bool asynchronous_;
     int file_ = -1;
     std::vector<Paged> paged_;
+    bool inherited_by_a_child_ = false;  ///< it reads from the file, too: its content must stay
 };
 
 }  // namespace

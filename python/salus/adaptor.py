@@ -1,0 +1,184 @@
+"""Makes this process a client of the service, if it uses torch and if that can be."""
+
+import atexit
+import os
+import sys
+import threading
+
+from .imports import when_imported
+
+# Seen to work; with any other version jobs take turns, but keep all their memory to themselves.
+_KNOWN_VERSIONS = [(1, 13)] + [(2, minor) for minor in range(14)]
+
+
+def _say(line):
+    sys.stderr.write("salus: %s\n" % line)
+    sys.stderr.flush()
+
+
+def watch():
+    """Called at the start of every Python in the job."""
+    if os.environ.get("SALUS_DISABLE", "0") not in ("", "0") or not os.environ.get("SALUS_SOCKET"):
+        return
+    when_imported("torch", _torch_is_here)
+
+
+def _torch_is_here(torch):
+    try:
+        if _world_size() > 1:
+            if os.environ.get("RANK", "0") == "0":
+                _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
+            return
+        # A process that multiprocessing spawned is a DataLoader's worker, more often than not: it is attached when it
+        # turns out to be none.
+        spawned = "--multiprocessing-fork" in sys.argv or "--multiprocessing-fork" in getattr(sys, "orig_argv", ())
+        _Adaptor(torch, at_once=not spawned).start()
+    except Exception as error:
+        _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
+
+
+def _world_size():
+    try:
+        return int(os.environ.get("WORLD_SIZE", "1"))
+    except ValueError:
+        return 1
+
+
+class _Adaptor:
+    """What Boundaries calls the device: the client, once there is one."""
+
+    def __init__(self, torch, at_once):
+        from .torch_hooks import Hooks
+
+        self._torch = torch
+        self._at_once = at_once
+        self._client = None
+        self._lock = threading.Lock()
+        self.hooks = Hooks(torch, self)
+
+    def start(self):
+        if self._at_once and not self._attach():
+            return
+        self.hooks.install()
+        self._watch_for_ends()
+        self._watch_for_distributed()
+
+    # ---------------------------------------------------------------------------------------------------- the device
+
+    def begin(self, kind):
+        if self._client is None:
+            self._attach_late()
+        if self._client is not None:
+            self._client.begin(kind)
+
+    def end(self):
+        if self._client is not None:
+            self._client.end()
+
+    def leave(self):
+        if self._client is not None:
+            self._client.leave()
+
+    def count(self, iterations):
+        if self._client is not None:
+            self._client.count(iterations)
+
+    def pin(self):
+        if self._client is not None:
+            self._client.pin()
+
+    # ----------------------------------------------------------------------------------------------------- attaching
+
+    def _attach(self):
+        from .library import Client
+
+        client = Client()
+        if not client.attached:
+            _say("%s; the job runs without sharing" % client.why_not)
+            self.hooks.disable()
+            return False
+        why_not = self._no_lanes_because(client)
+        if why_not:
+            _say("%s; the job takes turns, but does not share memory" % why_not)
+        self._client = client
+        return True
+
+    def _attach_late(self):
+        with self._lock:
+            if self._client is not None or not self.hooks.enabled:
+                return
+            if self._torch.utils.data.get_worker_info() is not None:
+                self.hooks.disable()
+            else:
+                self._attach()
+
+    def _no_lanes_because(self, client):
+        """Serves tensors from the client's memory. Why that is impossible, or nothing."""
+        torch = self._torch
+        version = torch.__version__
+        if _parsed(version) not in _KNOWN_VERSIONS:
+            return "torch %s is not known to this version of Salus" % version
+        why_not = client.interpose("libc10.so")
+        if why_not:
+            return "the tensors of this torch cannot be placed (%s)" % why_not
+        before = client.counters().private_bytes
+        probe = torch.empty(1 << 21, dtype=torch.uint8)
+        if client.counters().private_bytes < before + probe.numel():
+            return "the tensors of this torch cannot be placed (it has an allocator of its own)"
+        return None
+
+    # --------------------------------------------------------------------------------------------------------- ends
+
+    def _watch_for_ends(self):
+        """An iteration that does not go on must not hold anybody up."""
+        atexit.register(self.hooks.finished)
+        excepthook = sys.excepthook
+
+        def after_an_exception(*args):
+            self.hooks.broken_off()
+            excepthook(*args)
+
+        sys.excepthook = after_an_exception
+        when_imported("pdb", self._watch_debugger)
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython is not None else None
+        if shell is not None:
+            shell.events.register("post_run_cell", lambda *_: self.hooks.broken_off())
+
+    def _watch_debugger(self, pdb):
+        prompt = pdb.Pdb.cmdloop
+
+        def cmdloop(debugger, *args, **kwargs):
+            self.hooks.broken_off()
+            return prompt(debugger, *args, **kwargs)
+
+        pdb.Pdb.cmdloop = cmdloop
+
+    # -------------------------------------------------------------------------------------------------- distributed
+
+    def _watch_for_distributed(self):
+        distributed = getattr(self._torch, "distributed", None)
+        original = getattr(distributed, "init_process_group", None)
+        if original is None:
+            return
+
+        def init_process_group(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if distributed.get_world_size() > 1:
+                if distributed.get_rank() == 0:
+                    _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
+                self.hooks.broken_off()
+                self.hooks.disable()
+                if self._client is not None:
+                    self._client.stop_sharing()
+            return result
+
+        distributed.init_process_group = init_process_group
+
+
+def _parsed(version):
+    parts = version.split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (IndexError, ValueError):
+        return None

@@ -1,0 +1,101 @@
+"""libsalus.so, the client library. Its contract is include/salus/salus.h."""
+
+import ctypes
+import os
+
+OK, NO_SERVICE, MISUSE, TOO_LARGE, SYSTEM, WAITING = range(6)
+
+# While a thread waits for its turn it looks after signals (Ctrl-C) this often, at the least.
+_LOOK_AFTER_SIGNALS_NS = 200_000_000
+
+
+class Counters(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "iterations", "turns", "busy_ns", "waited_ns", "lane_bytes", "missed_bytes", "lane_peak", "private_bytes",
+            "evacuations", "evacuated_bytes", "page_outs", "attachments")
+    ] + [("shared", ctypes.c_int32)]
+
+
+def _load():
+    library = ctypes.CDLL(os.environ.get("SALUS_LIBRARY") or "libsalus.so.1")
+    client = ctypes.c_void_p
+    for name, arguments in {
+        "salus_attach": [ctypes.c_void_p, ctypes.POINTER(client)],
+        "salus_begin_within": [client, ctypes.c_uint64, ctypes.c_uint64],
+        "salus_forgo": [client],
+        "salus_end": [client],
+        "salus_leave": [client],
+        "salus_count": [client, ctypes.c_uint64],
+        "salus_interpose": [client, ctypes.c_char_p],
+        "salus_pin": [client],
+        "salus_stop_sharing": [client],
+        "salus_get_counters": [client, ctypes.POINTER(Counters)],
+    }.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = ctypes.c_int
+    library.salus_error_text.restype = ctypes.c_char_p
+    return library
+
+
+class TooLarge(MemoryError):
+    """The job could never fit on the device."""
+
+
+class Client:
+    """This process's attachment. Calls release the interpreter's lock, so other threads run while one waits."""
+
+    def __init__(self):
+        self._library = _load()
+        self._client = ctypes.c_void_p()
+        status = self._library.salus_attach(None, ctypes.byref(self._client))
+        self.attached = status == OK
+        self.why_not = "" if self.attached else self._error()
+        self._begin_within = self._library.salus_begin_within
+        self._end = self._library.salus_end
+
+    def _error(self):
+        return self._library.salus_error_text().decode(errors="replace")
+
+    def begin(self, kind):
+        """Enters an iteration, once it is this job's turn. Those of one kind, a number, allocate alike."""
+        try:
+            # Between two calls the interpreter runs what signals have asked for; that may raise.
+            while True:
+                status = self._begin_within(self._client, _LOOK_AFTER_SIGNALS_NS, kind)
+                if status != WAITING:
+                    break
+        except BaseException:
+            self._library.salus_forgo(self._client)
+            raise
+        if status == TOO_LARGE:
+            raise TooLarge("salus: " + self._error())
+
+    def end(self):
+        """A boundary; one iteration more."""
+        self._end(self._client)
+
+    def leave(self):
+        """A boundary, but not the end of an iteration."""
+        self._library.salus_leave(self._client)
+
+    def count(self, iterations):
+        self._library.salus_count(self._client, iterations)
+
+    def interpose(self, library):
+        """Why it is impossible to serve the large blocks of this shared library, or nothing."""
+        status = self._library.salus_interpose(self._client, library.encode())
+        return None if status == OK else self._error()
+
+    def pin(self):
+        self._library.salus_pin(self._client)
+
+    def stop_sharing(self):
+        self._library.salus_stop_sharing(self._client)
+
+    def counters(self):
+        counters = Counters(size=ctypes.sizeof(Counters))
+        self._library.salus_get_counters(self._client, ctypes.byref(counters))
+        return counters

@@ -1,0 +1,40 @@
+// Freed private ranges whose pages are still there.
+//
+// A training loop frees its gradients and takes the same memory again a moment later: to hand the pages back each time would
+// cost a page fault for every 4 KiB of them. So they are kept for a few iterations, and given back if nobody came.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "device/device.h"
+
+namespace salus::client {
+
+class Leftovers {
+public:
+    /// `give_back` lets go of a range's pages.
+    explicit Leftovers(std::function<void(device::Range)> give_back) : give_back_(std::move(give_back)) {}
+
+    /// A range was freed in this iteration.
+    void add(device::Range range, std::uint64_t iteration);
+    /// A range is used again: what of it is here is here no more.
+    void take(device::Range range);
+    /// Gives back what was freed before this iteration.
+    void give_back_before(std::uint64_t iteration);
+    void give_back_all() { give_back_before(~std::uint64_t{0}); }
+
+    std::uint64_t bytes() const { return bytes_; }
+
+private:
+    struct Freed {
+        std::uint64_t size;
+        std::uint64_t iteration;
+    };
+    std::map<std::uint64_t, Freed> ranges_;  ///< by offset; they do not overlap
+    std::uint64_t bytes_ = 0;
+    std::function<void(device::Range)> give_back_;
+};
+
+}  // namespace salus::client

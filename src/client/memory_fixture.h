@@ -1,0 +1,192 @@
+// A client's memory on the real host device, in this process, for tests; only who gives more memory is scripted.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "client/memory.h"
+#include "device/host/host_client_memory.h"
+#include "device/host/host_lane_memory.h"
+
+namespace salus::client::test {
+
+inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
+
+/// What is added to P on the page, so that it need not be asked for bit by bit.
+constexpr std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + 2 * kMiB; }
+
+/// Answers as the test says, and remembers what it was asked.
+class ScriptedProvider : public Provider {
+public:
+    bool ask(Needs all) override {
+        const std::lock_guard lock(mutex_);
+        asked.push_back(all);
+        return answer ? answer(all) : false;
+    }
+    void observe(std::uint64_t persistent) override {
+        const std::lock_guard lock(mutex_);
+        observed.push_back(persistent);
+    }
+
+    std::function<bool(Needs)> answer;
+    std::vector<Needs> asked;
+    std::vector<std::uint64_t> observed;
+
+private:
+    std::mutex mutex_;
+};
+
+/// The real device, except that some calls fail when a test says so.
+class Device : public device::ClientMemory {
+public:
+    explicit Device(std::unique_ptr<device::ClientMemory> real) : real_(std::move(real)) {}
+
+    std::byte* lane_window() const override { return real_->lane_window(); }
+    std::byte* private_window() const override { return real_->private_window(); }
+    std::uint64_t window_size() const override { return real_->window_size(); }
+    bool map_lane(int descriptor, device::Range range) override {
+        if (!fail_map_lane) return real_->map_lane(descriptor, range);
+        real_->unmap_lane(range);
+        return false;
+    }
+    void unmap_lane(device::Range range) override { real_->unmap_lane(range); }
+    bool make_private(device::Range range) override { return !fail_make_private && real_->make_private(range); }
+    void discard_private(device::Range range) override { real_->discard_private(range); }
+    bool page_out(const std::vector<device::Range>& own, const std::vector<device::Range>& evacuated) override {
+        return real_->page_out(own, evacuated);
+    }
+    bool page_in() override { return real_->page_in(); }
+    void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
+    void in_parent() override { real_->in_parent(); }
+    void in_child(const std::vector<device::Range>& evacuated) override { real_->in_child(evacuated); }
+    void drain() override { real_->drain(); }
+    bool asynchronous() const override { return real_->asynchronous(); }
+
+    bool fail_map_lane = false;
+    bool fail_make_private = false;
+
+private:
+    std::unique_ptr<device::ClientMemory> real_;
+};
+
+/// Whether this address can be read; asks the kernel, so that it may be any.
+inline bool readable(const void* at) {
+    char byte = 0;
+    iovec local{&byte, 1};
+    iovec remote{const_cast<void*>(at), 1};
+    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+inline constexpr std::size_t kStride = 4096;
+
+/// One byte of each page, which is enough to tell blocks and pages apart.
+inline void fill(void* block, std::size_t size, std::uint64_t key) {
+    auto* bytes = static_cast<std::byte*>(block);
+    for (std::size_t i = 0; i < size; i += kStride) std::memcpy(bytes + i, &(key += 0x9e3779b97f4a7c15ull), 8);
+}
+inline bool holds(const void* block, std::size_t size, std::uint64_t key) {
+    const auto* bytes = static_cast<const std::byte*>(block);
+    for (std::size_t i = 0; i < size; i += kStride) {
+        key += 0x9e3779b97f4a7c15ull;
+        if (std::memcmp(bytes + i, &key, 8) != 0) return false;
+    }
+    return true;
+}
+
+class MemoryTest : public ::testing::Test {
+protected:
+    MemoryTest() : check_handler_(set_check_handler(throw_check_failure)) { start(mebibytes(64)); }
+    ~MemoryTest() override {
+        set_check_handler(check_handler_);
+        if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
+    }
+
+    void start(Bytes capacity) {
+        memory_.reset();
+        auto device = device::make_host_client_memory(capacity);
+        ASSERT_TRUE(device.ok()) << device.error();
+        device_ = std::make_unique<Device>(std::move(device).value());
+        memory_ = std::make_unique<Memory>(page_, *device_, provider_);
+        memory_->set_alone(false);
+        memory_->set_room(kPlenty);
+    }
+
+    /// A descriptor of that lane's memory for the client to keep.
+    int lane_descriptor(std::uint64_t size, LaneId lane = LaneId{0}) {
+        const auto provided = lanes_->provide(lane, {static_cast<std::int64_t>(size)});
+        EXPECT_TRUE(provided.ok());
+        return ::dup(provided.value());
+    }
+    void map_lane(std::uint64_t size) { ASSERT_TRUE(memory_->map_lane(lane_descriptor(size), size)); }
+    void grow_lane(std::uint64_t size) {
+        ::close(lane_descriptor(size));
+        ASSERT_TRUE(memory_->map_lane(-1, size));
+    }
+    /// A turn with a grant for that much; more has to be asked for.
+    void begin_turn(std::uint64_t p, std::uint64_t t) {
+        page_.persistent = p;
+        page_.ephemeral = t;
+        memory_->turn_begins();
+    }
+    /// The lane as another client sees it.
+    std::byte* elsewhere(LaneId lane = LaneId{0}) {
+        if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
+        const int descriptor = lane_descriptor(kElsewhere, lane);
+        elsewhere_ = ::mmap(nullptr, kElsewhere, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        ::close(descriptor);
+        EXPECT_NE(elsewhere_, MAP_FAILED);
+        return static_cast<std::byte*>(elsewhere_);
+    }
+    std::uint64_t offset_in_lane(const void* block) const {
+        return static_cast<std::uint64_t>(static_cast<const std::byte*>(block) - device_->lane_window());
+    }
+
+    void* automatic(std::uint64_t size) { return memory_->allocate(size, Kind::kAuto, /*inside=*/true); }
+    void* ephemeral(std::uint64_t size) { return memory_->allocate(size, Kind::kEphemeral, /*inside=*/true); }
+    void* persistent(std::uint64_t size, bool inside = false) { return memory_->allocate(size, Kind::kPersistent, inside); }
+    bool in_private_window(const void* block) const {
+        return block >= device_->private_window() && block < device_->private_window() + device_->window_size();
+    }
+
+    /// An iteration that allocates blocks of these sizes, then frees them in order.
+    void iterate(const std::vector<std::uint64_t>& sizes) {
+        memory_->turn_begins();
+        std::vector<void*> blocks;
+        for (const std::uint64_t size : sizes) blocks.push_back(automatic(size));
+        for (void* block : blocks) memory_->free(block);
+        EXPECT_TRUE(memory_->boundary());
+    }
+    /// A block that everybody took for ephemeral is alive at the boundary: evacuated, with `key` in it.
+    std::byte* evacuated(std::uint64_t size, std::uint64_t key) {
+        void* block = ephemeral(size);
+        EXPECT_TRUE(memory_->in_lane(block));
+        fill(block, size, key);
+        EXPECT_TRUE(memory_->boundary());
+        EXPECT_FALSE(memory_->in_lane(block));
+        return static_cast<std::byte*>(block);
+    }
+
+    static constexpr std::uint64_t kElsewhere = 64 * kMiB;
+    ControlPage page_;
+    ScriptedProvider provider_;
+    std::unique_ptr<device::LaneMemory> lanes_ = device::make_host_lane_memory();
+    std::unique_ptr<Device> device_;
+    std::unique_ptr<Memory> memory_;
+
+private:
+    CheckHandler check_handler_;  ///< in a client a failed check is an exception
+    void* elsewhere_ = nullptr;
+};
+
+}  // namespace salus::client::test
