@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "base/text.h"
 #include "device/host/host_client_memory.h"
 
 namespace salus::client {
@@ -118,6 +120,8 @@ Result<bool> Client::connect(bool again) {
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
+        const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
+        memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
     }
     const timeval forever{0, 0};
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);

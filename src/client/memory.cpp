@@ -56,7 +56,7 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
     std::unique_lock lock(mutex_);
     if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
     const Predictor::Allocation allocation = predictor_.allocated(size, /*stream=*/0, kind_);
-    const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && allocation.dies);
+    const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && (allocation.dies || mispredicts()));
     void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
                                            : allocate_private(lock, size, true, &allocation);
     if (!block) predictor_.freed(allocation.ticket);  // what never was has not survived

@@ -61,6 +61,9 @@ public:
     /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
     bool boundary();
 
+    /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
+    void mispredict_every(std::uint64_t iterations) { mispredict_every_ = iterations; }
+
     // ---- the helper ----
     bool map_lane(int descriptor, std::uint64_t size);
     void unmap_lane();
@@ -114,6 +117,7 @@ private:
         unsigned count_ = 0;
     };
 
+    bool mispredicts() const { return mispredict_every_ > 0 && iteration_ % mispredict_every_ == 0; }
     void* allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size, const Predictor::Allocation& allocation);
     void* allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
                            const Predictor::Allocation* allocation);
@@ -151,6 +155,7 @@ private:
     std::uint64_t observed_ = 0;
     RecentMax persistent_;
     RecentMax ephemeral_;
+    std::uint64_t mispredict_every_ = 0;
     bool paged_ = false;
     bool alone_ = true;
 };

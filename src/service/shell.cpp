@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "policies/table.h"
 #include "service/log.h"
@@ -35,6 +37,18 @@ EngineOptions engine_options(const Options& options, Bytes capacity) {
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
     return engine;
+}
+
+/// What a client did, for the log: by its own account.
+std::string account_of(const Session& session) {
+    const ControlPage& page = *session.page;
+    const std::uint64_t lane = page.lane_bytes, missed = page.missed_bytes;
+    std::string text = fmt::format("{} iterations", page.iterations.load());
+    if (lane + missed > 0) {
+        text += fmt::format(", {:.0f} % of its ephemeral bytes in the lane",
+                            100 * static_cast<double>(lane) / static_cast<double>(lane + missed));
+    }
+    return text + fmt::format(", {} evacuations, {} page-outs", page.evacuations.load(), page.page_outs.load());
 }
 
 bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
@@ -246,8 +260,8 @@ bool Shell::message(Session& session, const wire::Message& message) {
         feed(event::Need{id, {static_cast<std::int64_t>(n->persistent)}, {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
-        log(LogLevel::kInfo, "client {} ({}, pid {}) left after {} iterations", index_of(id), session.name, session.pid,
-            session.page->iterations.load());
+        log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.pid,
+            account_of(session));
         feed(event::Leave{id, session.page->iterations - session.iterations_told});
         if (engine_.find(id)) feed(event::Die{id});  // its figures made no sense
         remove(session);
@@ -278,8 +292,8 @@ void Shell::disconnected(Session& session) {
 }
 
 void Shell::died(Session& session) {
-    log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {} iterations", index_of(session.id), session.name,
-        session.pid, session.page->iterations.load());
+    log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {}", index_of(session.id), session.name, session.pid,
+        account_of(session));
     if (engine_.find(session.id)) feed(event::Die{session.id});
     remove(session);
 }

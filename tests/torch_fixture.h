@@ -1,0 +1,75 @@
+// PyTorch scripts as jobs, for tests: with each Python that scripts/setup-torch found.
+#pragma once
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tests/processes_fixture.h"
+
+namespace salus::test {
+
+struct Python {
+    std::string version;  ///< of its torch
+    std::string path;
+};
+
+inline std::vector<Python> pythons() {
+    std::ifstream list(SALUS_SOURCE_DIR "/build/pythons");
+    std::vector<Python> found;
+    for (Python python; list >> python.version >> python.path;) found.push_back(python);
+    // A library with a sanitizer in it does not load into a Python without.
+    return kSanitized ? std::vector<Python>{} : found;
+}
+
+/// The tests of a suite run with each of them; with none, they say so.
+inline std::vector<Python> pythons_or_none() {
+    const std::vector<Python> found = pythons();
+    return found.empty() ? std::vector<Python>{{"", ""}} : found;
+}
+
+inline std::string name_of(const ::testing::TestParamInfo<Python>& info) {
+    std::string name = info.param.version.empty() ? "none" : "torch_" + info.param.version.substr(0, info.param.version.find('+'));
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+    return name;
+}
+
+class TorchTest : public ::testing::TestWithParam<Python> {
+protected:
+    void SetUp() override {
+        if (GetParam().path.empty()) GTEST_SKIP() << "no PyTorch here (scripts/setup-torch): SKIPPED";
+    }
+    const std::string& python() const { return GetParam().path; }
+    bool is_torch_1() const { return GetParam().version.starts_with("1."); }
+};
+
+/// One thread each: so that results do not depend on how many there are.
+inline std::map<std::string, std::string> torch_environment() {
+    return {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}, {"PYTHONDONTWRITEBYTECODE", "1"}};
+}
+
+/// What the service's log says of a client when it is gone.
+struct Account {
+    std::uint64_t iterations = 0;
+    double in_lane = 0;  ///< share of its ephemeral bytes
+    std::uint64_t evacuations = 0;
+    std::uint64_t page_outs = 0;
+};
+
+inline std::vector<Account> accounts_in(const std::string& log, const std::string& name) {
+    static const std::regex line(
+        R"(client \d+ \((.+), pid \d+\) (?:is gone|left) after (\d+) iterations(?:, (\d+) % of its ephemeral bytes in the lane)?, (\d+) evacuations, (\d+) page-outs)");
+    std::vector<Account> found;
+    for (auto it = std::sregex_iterator(log.begin(), log.end(), line); it != std::sregex_iterator(); ++it) {
+        const std::smatch& m = *it;
+        if (m[1] == name)
+            found.push_back({std::stoull(m[2]), m[3].matched ? std::stod(m[3]) / 100 : 0, std::stoull(m[4]), std::stoull(m[5])});
+    }
+    return found;
+}
+
+}  // namespace salus::test

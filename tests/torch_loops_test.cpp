@@ -1,0 +1,78 @@
+// The matrix of loops: each script of tests/loops runs alone and as a job. Output and exit status are the same, and the
+// iterations found are those that a person counts: each script says how many in its first lines.
+#include <set>
+
+#include "tests/torch_fixture.h"
+
+namespace salus::test {
+namespace {
+
+struct Loop {
+    std::string name;
+    std::string path;
+    std::uint64_t iterations = 0;
+    int status = 0;
+    bool needs_torch_2 = false;
+};
+
+std::vector<Loop> loops() {
+    std::vector<Loop> all;
+    for (const auto& entry : std::filesystem::directory_iterator(SALUS_SOURCE_DIR "/tests/loops")) {
+        if (entry.path().extension() != ".py") continue;
+        Loop loop{entry.path().filename().string(), entry.path().string(), 0, 0, false};
+        std::ifstream script(loop.path);
+        bool counted = false;
+        for (std::string line; std::getline(script, line) && line.starts_with('#');) {
+            std::istringstream words(line);
+            std::string hash, key;
+            words >> hash >> key;
+            if (key == "iterations:") counted = static_cast<bool>(words >> loop.iterations);
+            if (key == "status:") words >> loop.status;
+            if (key == "torch:") loop.needs_torch_2 = true;
+        }
+        EXPECT_TRUE(counted) << loop.path << " does not say how many iterations it has";
+        all.push_back(loop);
+    }
+    std::sort(all.begin(), all.end(), [](const Loop& a, const Loop& b) { return a.name < b.name; });
+    return all;
+}
+
+class Loops : public TorchTest {};
+INSTANTIATE_TEST_SUITE_P(Torch, Loops, ::testing::ValuesIn(pythons_or_none()), name_of);
+
+TEST_P(Loops, AreCountedAsAPersonWould) {
+    const std::vector<Loop> all = loops();
+    ASSERT_GE(all.size(), 20u);
+    // Alone: all of them, one after another, each in a child of a process that has imported torch once.
+    Machine machine({"--capacity", "2GiB", "--lanes", "1"});
+    Process alone({python(), SALUS_SOURCE_DIR "/tests/run_alone.py", machine.path("")}, torch_environment(),
+                  machine.path("alone.out"));
+    // Jobs: one at a time, each a process of its own.
+    auto environment = machine.environment();
+    environment.merge(torch_environment());
+    std::map<std::string, int> statuses;
+    for (const Loop& loop : all) {
+        if (loop.needs_torch_2 && is_torch_1()) continue;
+        Process job({"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", machine.path(loop.name + ".job.err"), SALUS_BINARY, "run", "--",
+                     python(), loop.path},
+                    environment, machine.path(loop.name + ".job.out"));
+        statuses[loop.name] = job.wait(120);
+    }
+    ASSERT_EQ(alone.wait(300), 0) << alone.output();
+    const std::string log = machine.log();
+    for (const Loop& loop : all) {
+        if (!statuses.contains(loop.name)) continue;
+        SCOPED_TRACE(loop.name);
+        const std::string errors = text_of(machine.path(loop.name + ".job.err"));
+        EXPECT_EQ(statuses[loop.name], loop.status) << errors;
+        EXPECT_EQ(text_of(machine.path(loop.name + ".alone.status")), std::to_string(loop.status));
+        EXPECT_EQ(text_of(machine.path(loop.name + ".job.out")), text_of(machine.path(loop.name + ".alone.out"))) << errors;
+        EXPECT_EQ(errors.find("salus:"), std::string::npos) << errors;
+        const std::vector<Account> accounts = accounts_in(log, loop.name);
+        ASSERT_EQ(accounts.size(), 1u) << "clients; DataLoader workers are none\n" << errors;
+        EXPECT_EQ(accounts[0].iterations, loop.iterations);
+    }
+}
+
+}  // namespace
+}  // namespace salus::test
