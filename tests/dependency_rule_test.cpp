@@ -22,10 +22,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"sim", {"base", "core", "policies"}},
     {"wire", {"base"}},
     {"device", {"base"}},
+    {"history", {"base"}},
     {"client", {"base", "wire", "device", "salus"}},
-    {"service", {"base", "core", "policies", "wire", "device"}},
+    {"service", {"base", "core", "policies", "wire", "device", "history"}},
     {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire"}},
+    {"cli", {"base", "core", "policies", "sim", "wire", "history"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 
