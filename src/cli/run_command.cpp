@@ -23,6 +23,7 @@
 #include "cli/commands.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
+#include "history/command.h"
 
 namespace salus::cli {
 namespace {
@@ -39,6 +40,14 @@ struct Arguments {
 
 /// How long a job waits before its user is told for what.
 constexpr double kTellAfterS = 2;
+/// How long the service may take to write down that the job has ended.
+constexpr int kEndPatienceMs = 1000;
+
+std::uint64_t monotonic_ns() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 /// What the shell says, too: 127 not found, 126 not executable.
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -76,6 +85,11 @@ private:
         message.job = job_;
         message.name = wire::Text<64>(arguments_.name);
         message.log = wire::Text<256>(log_);
+        std::error_code error;
+        const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
+        message.command_key = keys.command;
+        message.program_key = keys.program;
+        message.command = wire::Text<160>(history::text_of(arguments_.command));
         wire::send(connection.value().get(), message);  // if that fails, the reason may be there to be read
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
@@ -141,6 +155,7 @@ private:
         }
         sigset_t before;
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
+        started_ns_ = monotonic_ns();
         child_ = ::fork();
         if (child_ < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
@@ -162,11 +177,22 @@ private:
             }
             int status = 0;
             for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-                if (ended == child_) return end_like(status);
+                if (ended != child_) continue;
+                tell_end(status);
+                return end_like(status);
             }
             if (connection_ && ready[1].revents != 0) announce();  // the service is gone: bring it back
             if (!told_) tell_if_waiting();
         }
+    }
+
+    /// The service writes the run down, and hangs up: who then looks into the history finds it there.
+    void tell_end(int status) {
+        if (!connection_) return;
+        const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (!wire::send(connection_.get(), wire::Ended{number, monotonic_ns() - started_ns_})) return;
+        pollfd closed{connection_.get(), POLLIN, 0};
+        ::poll(&closed, 1, kEndPatienceMs);
     }
 
     static int end_like(int status) {
@@ -200,6 +226,7 @@ private:
     wire::Descriptor connection_;
     std::uint32_t job_ = 0;
     pid_t child_ = -1;
+    std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
     bool told_ = false;
     bool complained_ = false;
