@@ -22,11 +22,12 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"sim", {"base", "core", "policies"}},
     {"wire", {"base"}},
     {"device", {"base"}},
+    {"history", {"base"}},
     {"client", {"base", "wire", "device", "interpose", "salus"}},  // interpose: salus.cpp, which is libsalus.so
     {"interpose", {"base", "client"}},
-    {"service", {"base", "core", "policies", "wire", "device"}},
+    {"service", {"base", "core", "policies", "wire", "device", "history"}},
     {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire"}},
+    {"cli", {"base", "core", "policies", "sim", "wire", "history"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 

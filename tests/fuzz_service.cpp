@@ -158,7 +158,7 @@ std::unique_ptr<Server> open_server() {
     options.state = world().directory + "/state";
     options.min_turn = microseconds(20);
     options.rehome_after = Duration{};
-    std::filesystem::remove(options.state + "/roster");  // each input starts afresh
+    for (const char* file : {"/roster", "/history.db"}) std::filesystem::remove(options.state + file);  // starts afresh
     auto server = Server::open(options);
     if (!server) fail(server.error());
     return std::move(server).value();
@@ -287,7 +287,8 @@ private:
     }
 
     void send_mutated() {
-        constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 8, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 40, 41, 42, 43};
+        constexpr std::uint16_t kTypes[] = {1,  2,  3,  4,  5,  6,  7,  8,  20, 21, 22, 23,
+                                            24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44};
         wire::Packet packet = wire::encode(wire::Leave{});
         packet[6] = static_cast<std::byte>(kTypes[input_.below(std::size(kTypes))]);
         const std::size_t changes = input_.below(16);
@@ -394,7 +395,13 @@ private:
         wire::Run run;
         run.job = input_.byte() % 4;
         run.name = wire::Text<64>(input_.text(input_.below(8)));
+        run.command_key = input_.byte() % 3;
+        run.program_key = input_.byte() % 2;
+        run.command = wire::Text<160>(run.name.view());
         client().say(run);
+        if (input_.byte() & 1) return;
+        client().say(wire::Ended{static_cast<std::int8_t>(input_.byte() % 2), input_.figure()});
+        step();
     }
 
     /// Long enough for the service to look whether those that hung up are gone. It takes time, so it is rare.

@@ -17,6 +17,9 @@ struct Python {
     std::string path;
 };
 
+/// For messages of the test framework.
+inline void PrintTo(const Python& python, std::ostream* out) { *out << "torch " << python.version; }
+
 inline std::vector<Python> pythons() {
     std::ifstream list(SALUS_SOURCE_DIR "/build/pythons");
     std::vector<Python> found;
@@ -32,7 +35,8 @@ inline std::vector<Python> pythons_or_none() {
 }
 
 inline std::string name_of(const ::testing::TestParamInfo<Python>& info) {
-    std::string name = info.param.version.empty() ? "none" : "torch_" + info.param.version.substr(0, info.param.version.find('+'));
+    std::string name =
+        info.param.version.empty() ? "none" : "torch_" + info.param.version.substr(0, info.param.version.find('+'));
     std::replace_if(
         name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
     return name;
@@ -67,7 +71,8 @@ inline std::vector<Account> accounts_in(const std::string& log, const std::strin
     for (auto it = std::sregex_iterator(log.begin(), log.end(), line); it != std::sregex_iterator(); ++it) {
         const std::smatch& m = *it;
         if (m[1] == name)
-            found.push_back({std::stoull(m[2]), m[3].matched ? std::stod(m[3]) / 100 : 0, std::stoull(m[4]), std::stoull(m[5])});
+            found.push_back(
+                {std::stoull(m[2]), m[3].matched ? std::stod(m[3]) / 100 : 0, std::stoull(m[4]), std::stoull(m[5])});
     }
     return found;
 }

@@ -53,8 +53,8 @@ TEST_P(Loops, AreCountedAsAPersonWould) {
     std::map<std::string, int> statuses;
     for (const Loop& loop : all) {
         if (loop.needs_torch_2 && is_torch_1()) continue;
-        Process job({"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", machine.path(loop.name + ".job.err"), SALUS_BINARY, "run", "--",
-                     python(), loop.path},
+        Process job({"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", machine.path(loop.name + ".job.err"), SALUS_BINARY, "run",
+                     "--", python(), loop.path},
                     environment, machine.path(loop.name + ".job.out"));
         statuses[loop.name] = job.wait(120);
     }

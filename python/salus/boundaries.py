@@ -7,271 +7,405 @@ is none, count() adds iterations that were not counted at their boundary.
 The rules:
  - A call of a model that an optimizer trains begins an iteration, and the optimizer's step ends it. Further calls, several
    backward passes (gradient accumulation) and calls without gradients (a teacher) in between belong to it.
- - Several optimizers make one iteration together if the models they train were called in it: a GAN's round of both. That
-   some optimizer did not step while another did twice shows that its step is not to be waited for.
+ - An optimizer steps once in an iteration. Another one's step belongs to the same iteration if the models called for the one
+   are trained by the other, as in a GAN, or if it follows with no call of a model in between.
  - Any other call of a model is an iteration by itself: inference.
- - A script without optimizers that calls backward: from the model's call to the end of backward.
+
+Note [What ends it]
+Whether a call is all, or backward follows, or a step, is told from the model's mode and owners at first, and from then on from
+what did follow: backward after what seemed inference (saliency, training by hand), a step after that (the optimizer has the
+input, or parameters that we did not see), or no step for much longer than ever before (gradients are asked for after training).
 
 Note [Doubtful calls]
 Some calls can be told only afterwards: a model that nobody trains, called before the one that is trained, may be its teacher
-or may be evaluated. The device is given up after such a call in any case, so that nobody is held up, but the iteration is not
-counted before the next event shows what it was: if the trained model follows, the call was a preamble of its iteration, and
-from then on keeps it open; if it is called again, both were inference.
+or may be evaluated. The device is given up after such a call, so that nobody is held up, but it is not counted before the next
+events show what it was. What comes before every training step belongs to it, and from the second time on keeps the device;
+what comes now and then, or is called again and again, is inference.
+
+Note [Optimizers that are awaited]
+The device is kept after a step while another optimizer of the models called has not stepped: its turn comes, and what is alive
+need not move. If the first steps again instead, the other one is rare and no longer awaited; should it come, its part is one
+more piece of work of the same iteration, and is not counted again.
 """
 
+import itertools
+import threading
 import weakref
 
 # Iterations of one kind allocate alike: the same model, in the same mode. Those that begin otherwise have kinds of their own.
 _KINDS = (1 << 64) - 1
 _BACKWARD_FIRST, _STEP_FIRST = 1, 2
 
+# What ends a piece of work that holds the device: see Note [What ends it]. A preamble ends with the call of a trained model.
+_RETURN, _PREAMBLE, _BACKWARD, _STEP = 1, 2, 3, 4
 
-class Optimizers:
-    """Who trains what. Shared by all threads."""
+_PENDING_MOST = 2      # doubtful calls of a model that are not counted yet
+_WORK_AT_FIRST = 64    # calls and backward passes in an iteration, while nothing is known
+
+
+class _Model:
+    """What is known about a model."""
+
+    __slots__ = ("_reference", "version", "owners", "_learned", "work_most")
+
+    def __init__(self, reference=None):
+        self._reference = reference
+        self.version = -1
+        self.owners = frozenset()      # the optimizers that train some of its parameters
+        self._learned = [None, None]   # what ends it, in eval and in training mode
+        self.work_most = None          # calls and backward passes in the longest iteration that it began
+
+    def ends_with(self, training, otherwise):
+        return self._learned[training] or otherwise
+
+    def learn(self, training, ends_with):
+        self._learned[training] = ends_with
+
+    def work_bound(self):
+        return 4 * (self.work_most or _WORK_AT_FIRST) + 8
+
+
+class Script:
+    """The models and optimizers of a script. Shared by all its threads. Optimizers are known by numbers, later ones by larger."""
 
     def __init__(self):
-        self._alive = weakref.WeakSet()
-        self._version = 0
-        self._owners_of_parameter = {}
-        self._owners_of_model = weakref.WeakKeyDictionary()
-        self._built = -1
+        self._lock = threading.Lock()
+        self._models = {}             # id -> _Model
+        self._optimizers = {}         # number -> weak reference
+        self._numbers = {}            # id -> number
+        self._owners = {}             # id of a parameter -> numbers
+        self._changes = itertools.count(1)
+        self._version = 0             # of the optimizers and what they train
+        self._built = -1              # the version that _owners is of
+        self.stepped = set()          # optimizers that ever did
+        self.not_awaited = set()      # see Note [Optimizers that are awaited]
+        self.no_model = _Model()      # stands for it where an iteration begins without one
 
     def changed(self, optimizer):
-        """It is new, or has new parameters."""
-        self._alive.add(optimizer)
-        self._version += 1
+        """It is new, or trains something new."""
+        key = id(optimizer)
+        if key not in self._numbers:
+            number = next(self._changes)
 
-    def exist(self):
-        return len(self._alive) > 0
+            def gone(_):
+                self._numbers.pop(key, None)
+                self._optimizers.pop(number, None)
+                self._version = next(self._changes)
 
-    def owners(self, model, parameters):
-        """The optimizers that train some of this model's parameters; `parameters()` lists them."""
-        known = self._owners_of_model.get(model)
-        if known is not None and known[0] == self._version:
-            return known[1]
-        if self._built != self._version:
-            self._build()
-        owners = weakref.WeakSet()
-        for parameter in parameters():
-            for owner in self._owners_of_parameter.get(id(parameter), ()):
-                owners.add(owner)
-        self._owners_of_model[model] = (self._version, owners)
-        return owners
+            self._optimizers[number] = weakref.ref(optimizer, gone)
+            self._numbers[key] = number
+        self._version = next(self._changes)
+
+    def number_of(self, optimizer):
+        if id(optimizer) not in self._numbers:
+            self.changed(optimizer)
+        return self._numbers[id(optimizer)]
+
+    def has_optimizers(self):
+        return bool(self._optimizers)
+
+    def awaited(self, optimizers):
+        return {number for number in optimizers if number in self._optimizers and number not in self.not_awaited}
+
+    def newest(self):
+        """All optimizers that come from now on have larger numbers."""
+        return next(self._changes)
+
+    def model(self, module):
+        key = id(module)
+        model = self._models.get(key)
+        if model is None:
+            models = self._models
+            model = models[key] = _Model(weakref.ref(module, lambda _: models.pop(key, None)))
+        version = self._version
+        if model.version != version:
+            model.owners = self._owners_of(module)
+            model.version = version
+        return model
+
+    def _owners_of(self, module):
+        with self._lock:
+            if self._built != self._version:
+                self._build()
+            return frozenset().union(*(self._owners.get(id(parameter), ()) for parameter in module.parameters()))
 
     def _build(self):
-        self._owners_of_parameter = {}
-        for optimizer in list(self._alive):
-            for group in getattr(optimizer, "param_groups", ()):
+        version, owners = self._version, {}
+        for number, reference in list(self._optimizers.items()):
+            for group in getattr(reference(), "param_groups", ()):
                 for parameter in group["params"]:
-                    self._owners_of_parameter.setdefault(id(parameter), weakref.WeakSet()).add(optimizer)
-        self._built = self._version
+                    owners.setdefault(id(parameter), set()).add(number)
+        self._owners, self._built = owners, version
 
 
-class Learned:
-    """What earlier iterations showed. Shared by all threads."""
+class _Iteration:
+    """One that a step has ended, or nearly; or backward has."""
 
-    def __init__(self):
-        self.not_awaited = weakref.WeakKeyDictionary()  # optimizer -> optimizers whose step need not follow its own
-        self.preambles = weakref.WeakKeyDictionary()    # model -> calls of it before a trained model's, in the last round
-        self.trained_anyway = weakref.WeakSet()         # models that backward follows, though nothing else said so
+    def __init__(self, newest=float("inf"), began_with=None, late_before=()):
+        self.stepped = set()            # the optimizers that did
+        self.coupled = set()            # those of the models that were called
+        self.called = False             # a model was
+        self.counted = False
+        self.began_with = began_with    # a model and its mode, if backward ended it
+        self.late = set()               # optimizers that stepped after its boundary
+        self.late_before = late_before  # ... after that of the iteration before
+        self._newest = newest
+
+    def takes(self, optimizer, owners, called):
+        """Whether a step belongs to it, too; `owners` are those of the models called for it."""
+        if optimizer in self.stepped or optimizer > self._newest:
+            return False
+        return not called or optimizer in self.coupled or bool(owners & self.stepped)
 
 
 class Boundaries:
     """Of one thread."""
 
-    def __init__(self, device, optimizers, learned):
+    def __init__(self, device, script):
         self._device = device
-        self._optimizers = optimizers
-        self._learned = learned
-        self._open = False          # inside an iteration
-        self._trains = False        # ... in which a model is trained, so that a step ends it
-        self._owed = 0              # doubtful calls since the last boundary that are not counted (yet)
-        self._doubtful = None       # the model that was called last, if that is doubtful
-        self._called = {}           # model (its id) -> doubtful calls of it since the last step
-        self._models = {}           # the same ids -> weak references
-        self._only_inference = False  # the calls since the last step have turned out to be inference
-        self._coupled = set()       # optimizers of the models called in this iteration
-        self._stepped = set()       # optimizers that stepped in it
-        self._stepped_last = weakref.WeakSet()  # ... in the one before
-        self._worked = False        # a model was called, or backward ran, since the last step
+        self._script = script
+        self.steps = 0              # that have ended
+        # The piece of work that goes on, if the device is held.
+        self._until = None          # what ends it
+        self._counts = False        # ... if it is a return: whether that is an iteration
+        self._began_with = None     # a model and its mode
+        self._stepping = False      # an optimizer calls the model (LBFGS)
+        # Since the last step or boundary.
+        self._calls = 0
+        self._passes = 0            # of backward
+        self._owners = set()        # optimizers of the models called; of doubtful calls before, too
+        self._called = False        # a model was
+        # The iteration of the last step or backward: the one that goes on, if it is not counted yet.
+        self._iteration = None
+        # Doubtful calls since training last began.
+        self._pending = []          # those that may have to be counted: (model, its mode, gradients)
+        self._doubted = {}          # all of them: model -> calls
+        self._preambles = {}        # model -> all that came before it was last trained
 
     # ------------------------------------------------------------------------------------------------------- models
 
-    def call_begins(self, model, owners, gradients, training):
-        """The outermost call of a model that has parameters. `gradients` are recorded; `training` is the model's mode."""
-        if self._open and self._trains:
-            self._join(owners)
-            return
-        trained = gradients and (bool(owners) and training or model in self._learned.trained_anyway)
-        kind = hash((id(model), gradients, training))
-        if trained:
-            self._train(owners, kind)
-        elif owners and not gradients and not training or not gradients and not self._optimizers.exist():
+    def call_begins(self, module, gradients):
+        """The outermost call of a model that has parameters. `gradients`: they are recorded."""
+        model, training = self._script.model(module), bool(module.training)
+        evaluates = bool(model.owners) and not gradients and not training
+        if self._trains():
+            if self._stepping or not evaluates and self._work() <= self._began_with[0].work_bound():
+                self._calls += 1
+                self._join(model)
+                return
+            self._give_up()
+        kind = hash((id(module), gradients, training)) & _KINDS
+        ends_with = _RETURN
+        if gradients:
+            ends_with = self._ends_with(model, training, _STEP if training and model.owners else _RETURN)
+        if ends_with != _RETURN:
+            self._train(ends_with, kind, (model, training))
+            self._calls += 1
+        elif evaluates or not gradients and not self._script.has_optimizers():
             self._infer(kind)
         else:
-            self._doubt(model, owners, kind)
+            self._doubt(model, training, gradients, kind)
 
     def call_ends(self, failed=False):
-        if not self._open:
-            return
         if failed:
+            if self._until == _RETURN and not self._counts:
+                self._pending.pop()
             self.broken_off()
-        elif not self._trains and not self._keep_open:
-            self._open = False
-            if self._doubtful is None:
-                self._device.end()
-            else:
-                self._device.leave()
+        elif self._until == _RETURN:
+            self._close(self._counts)
 
-    def _join(self, owners):
-        self._coupled.update(owners)
-        self._worked = True
-        self._is_tail = False
+    def _trains(self):
+        return self._until == _STEP or self._until == _BACKWARD
 
-    def _begin(self, kind):
-        if not self._open:
-            self._device.begin(kind & _KINDS)
-            self._open = True
-        self._keep_open = False
+    def _work(self):
+        return self._calls + self._passes
 
-    def _train(self, owners, kind):
-        """An iteration that a step ends. What was doubtful before was its preamble."""
-        self._settle_preambles()
+    def _join(self, model):
+        self._owners |= model.owners
+        self._called = True
+
+    def _give_up(self):
+        """The step, or backward, that was awaited does not come."""
+        model, training = self._began_with
+        if self._work() > model.work_bound():
+            model.learn(training, _BACKWARD if self._passes else _RETURN)
+            self._device.count(self._passes or self._calls)
+        self.broken_off()
+
+    def _ends_with(self, model, training, otherwise):
+        ends_with = model.ends_with(training, otherwise)
+        return _BACKWARD if ends_with == _STEP and not self._script.has_optimizers() else ends_with
+
+    def _train(self, ends_with, kind, began_with):
+        self._settle(began_with[0])
         self._begin(kind)
-        self._trains = True
-        self._join(owners)
+        self._until = ends_with
+        self._began_with = began_with
+        self._calls = self._passes = 0
 
     def _infer(self, kind):
-        self._count_doubtful()
-        self._close_preamble()
+        self._count_pending()
+        if self._until == _PREAMBLE:  # nothing that is trained has followed
+            self._close(True)
+        self._forget_work()
+        self._iteration = None
         self._begin(kind)
-        self._doubtful = None
+        self._until, self._counts = _RETURN, True
 
-    def _doubt(self, model, owners, kind):
-        calls = self._called.get(id(model), 0) + 1
-        self._called[id(model)] = calls
-        self._models[id(model)] = weakref.ref(model)
-        expected = calls <= self._learned.preambles.get(model, 0)
-        if calls > 1 and not expected:
-            self._only_inference = True
-        if self._only_inference:
+    def _doubt(self, model, training, gradients, kind):
+        calls = self._doubted[model] = self._doubted.get(model, 0) + 1
+        expected = any(calls <= preamble.get(model, 0) for preamble in self._preambles.values())
+        if calls > 1 and not expected and not gradients:
             self._infer(kind)
             return
         self._begin(kind)
-        self._coupled.update(owners)
-        self._doubtful = weakref.ref(model)
-        self._owed += 1
-        self._keep_open = expected
+        self._join(model)
+        if expected:
+            self._until = _PREAMBLE
+            return
+        self._until, self._counts = _RETURN, False
+        self._pending.append((model, training, gradients))
+        if calls > _PENDING_MOST:
+            del self._pending[0]
+            self._device.count(1)
 
-    def _count_doubtful(self):
-        """They were inference: iterations, each of them."""
-        if self._owed:
-            self._device.count(self._owed)
-            self._coupled.clear()
-        self._owed = 0
-        self._doubtful = None
+    def _settle(self, model):
+        """It is trained, and what was doubtful before belongs to that if it is usual, or if nothing is known yet."""
+        if self._pending:
+            first = self._script.stepped.isdisjoint(self._owners | model.owners)
+            if not first or max(self._doubted.values()) > 1:
+                self._count_pending()
+                self._forget_work()
+                self._iteration = None
+        self._pending = []
+        self._preambles[model], self._doubted = self._doubted, {}
+        if model is not self._script.no_model:
+            self._join(model)
 
-    def _close_preamble(self):
-        """A preamble was kept open, and nothing that is trained followed."""
-        if self._open and self._keep_open:
-            self._open = False
-            self._device.leave()
-
-    def _settle_preambles(self):
-        preambles = self._learned.preambles
-        for model in list(preambles):
-            if id(model) not in self._called:
-                del preambles[model]
-        if self._only_inference:
-            self._count_doubtful()
-        else:
-            for key, calls in self._called.items():
-                model = self._models[key]()
-                if model is not None:
-                    preambles[model] = calls
-        self._owed = 0
-        self._doubtful = None
-        self._called.clear()
-        self._models.clear()
-        self._only_inference = False
+    def _count_pending(self):
+        if self._pending:
+            self._device.count(len(self._pending))
+        self._pending = []
 
     # ----------------------------------------------------------------------------------------------------- backward
 
     def backward_begins(self):
-        self._worked = True
-        if self._open and self._trains:
-            return
-        model = self._doubtful() if self._doubtful is not None else None
-        if model is not None:  # it was training after all
-            self._learned.trained_anyway.add(model)
-            self._called.pop(id(model), None)
-            self._owed = max(0, self._owed - 1)
-        self._train(self._coupled, _BACKWARD_FIRST)
+        if not self._trains():
+            self._train(*self._begun_by_backward())
+        self._passes += 1
 
-    def backward_ends(self):
-        if self._open and self._trains and not self._optimizers.exist():
-            self._end()
+    def _begun_by_backward(self):
+        if self._pending and self._pending[-1][2]:  # its last call was no inference
+            model, training, _ = self._pending.pop()
+            self._doubted[model] -= 1
+            model.learn(training, _BACKWARD)
+            return _BACKWARD, _BACKWARD_FIRST, (model, training)
+        model, last = self._script.no_model, self._iteration
+        if not self._called and last is not None and last.began_with is not None:
+            ends_with = _BACKWARD  # one more pass over what the last one went over
+        else:
+            ends_with = self._ends_with(model, True, _STEP)
+        return ends_with, _BACKWARD_FIRST, (model, True)
+
+    def backward_ends(self, failed=False):
+        if failed:
+            self.broken_off()
+        elif self._until == _BACKWARD and not self._stepping:
+            last = self._iteration
+            again = not self._called and last is not None and last.called
+            if not again:
+                self._iteration = _Iteration(began_with=self._began_with)
+                self._iteration.called = self._called
+            self._note_work()
+            self._close(not again)
+            self._iteration.counted = True
 
     # ---------------------------------------------------------------------------------------------------- optimizers
 
     def step_begins(self, optimizer):
-        if self._open and self._trains:
-            return
-        self._is_tail = not self._worked and optimizer not in self._stepped_last and bool(self._stepped_last)
-        if self._is_tail:
-            self._begin(_STEP_FIRST)
-            self._trains = True
-        else:
-            self._train((), _STEP_FIRST)
+        if not self._trains():
+            self._train(_STEP, _STEP_FIRST, (self._script.no_model, True))
+        self._stepping = True
 
     def step_ends(self, optimizer):
-        if not (self._open and self._trains):
+        self.steps += 1
+        self._stepping = False
+        if not self._trains():
             return
-        if self._is_tail:  # of the iteration before: another optimizer's step, with nothing in between
-            self._stepped_last.add(optimizer)
-            self._leave()
+        number = self._script.number_of(optimizer)
+        iteration = self._iteration_of_step(number)
+        iteration.stepped.add(number)
+        iteration.coupled |= self._owners
+        iteration.called |= self._called
+        self._script.stepped.add(number)
+        self._note_work()
+        if self._script.awaited(iteration.coupled - iteration.stepped):
+            self._until = _STEP
+            self._forget_work()
             return
-        awaited = self._awaited(optimizer)
-        if awaited and optimizer in self._stepped:
-            # It steps again, and they have not: they do not belong to its iteration.
-            self._learned.not_awaited.setdefault(optimizer, weakref.WeakSet()).update(awaited)
-            awaited = ()
-        self._stepped.add(optimizer)
-        self._worked = False
-        if not awaited:
-            self._end()
+        self._close(not iteration.counted)
+        iteration.counted = True
 
-    def _awaited(self, optimizer):
-        known = self._learned.not_awaited.get(optimizer, ())
-        return [other for other in self._coupled - self._stepped - {optimizer} if other not in known]
+    def _iteration_of_step(self, number):
+        last = self._iteration
+        if last is not None and last.takes(number, self._owners, self._called):
+            if last.began_with is not None:
+                last.began_with[0].learn(last.began_with[1], _STEP)
+            if last.counted:
+                last.late.add(number)
+                if number in last.late_before:  # every time, now
+                    self._script.not_awaited.discard(number)
+            return last
+        late = ()
+        if last is not None:
+            late = last.late
+            if not last.counted:
+                self._device.count(1)
+                self._script.not_awaited |= last.coupled - last.stepped
+        self._iteration = _Iteration(self._script.newest(), late_before=late)
+        return self._iteration
+
+    def _note_work(self):
+        model = self._began_with[0]
+        model.work_most = max(model.work_most or 0, self._work())
 
     # ---------------------------------------------------------------------------------------------------- boundaries
 
-    def _end(self):
-        self._stepped_last = weakref.WeakSet(self._stepped)
-        self._forget_iteration()
-        self._device.end()
+    def _begin(self, kind):
+        if self._until is not None:
+            return
+        self._until, self._counts = _RETURN, False  # first: whatever is raised from here on, the device is left
+        try:
+            self._device.begin(kind)
+        except BaseException:
+            self._close(False)
+            raise
 
-    def _leave(self):
-        self._forget_iteration()
-        self._device.leave()
+    def _close(self, counts):
+        if counts:
+            self._device.end()
+        else:
+            self._device.leave()
+        if self._until != _RETURN:
+            self._forget_work()
+        self._until = None
+        self._stepping = False
 
-    def _forget_iteration(self):
-        self._open = self._trains = self._keep_open = self._is_tail = False
-        self._coupled = set()
-        self._stepped = set()
-        self._worked = False
+    def _forget_work(self):
+        self._calls = self._passes = 0
+        self._owners = set()
+        self._called = False
 
     def broken_off(self):
         """An exception, a debugger, the end of a cell: whatever was going on does not go on now."""
-        if self._open:
-            self._leave()
+        if self._until is None:
+            return
+        unfinished = self._iteration is not None and not self._iteration.counted
+        self._close(unfinished)  # an optimizer has stepped in it
+        self._iteration = None
+        self._forget_work()
 
     def finished(self):
         """The thread does nothing more."""
         self.broken_off()
-        self._count_doubtful()
-
-    # Only within one iteration.
-    _keep_open = False  # it waits for a trained model's call
-    _is_tail = False
+        self._count_pending()

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 
-from .boundaries import Boundaries, Learned, Optimizers
+from .boundaries import Boundaries, Script
 
 
 class Hooks:
@@ -14,16 +14,18 @@ class Hooks:
     def __init__(self, torch, device):
         self._torch = torch
         self._device = device
-        self._optimizers = Optimizers()
-        self._learned = Learned()
+        self._script = Script()
         self._threads_seen = 1
         self.enabled = True
         hooks = self
 
         class OfThread(threading.local):
             def __init__(self):
-                self.in_call = False  # inside the outermost call of a model: what it calls is no affair of ours
-                self.boundaries = Boundaries(device, hooks._optimizers, hooks._learned)
+                # Inside the outermost call of a model, or backward: what these call is no affair of ours. Nor is what
+                # autograd's own threads call, for the thread that waits for them.
+                self.inside = isinstance(threading.current_thread(), threading._DummyThread)
+                self.boundaries = Boundaries(device, hooks._script)
+                self.end = _AtEnd(hooks, self.boundaries)
 
         self._of_thread = OfThread()
 
@@ -40,12 +42,23 @@ class Hooks:
 
     def broken_off(self):
         """Whatever this thread was doing does not go on now."""
-        if self.enabled:
-            self._of_thread.boundaries.broken_off()
+        self._tell(self._of_thread.boundaries.broken_off)
 
     def finished(self):
-        if self.enabled:
-            self._of_thread.boundaries.finished()
+        self._tell(self._of_thread.boundaries.finished)
+
+    def _tell(self, event, *args):
+        """A mistake of ours must not reach the script. What a device raises that is too small does, or a signal's handler."""
+        if not self.enabled:
+            return
+        try:
+            event(*args)
+        except Exception as error:
+            if isinstance(error, MemoryError) or not _is_ours(error):
+                raise
+            self.disable()
+            self._device.leave()
+            sys.stderr.write("salus: internal error (%s: %s); the job runs on without sharing\n" % (type(error).__name__, error))
 
     # ------------------------------------------------------------------------------------------------------- models
 
@@ -58,20 +71,19 @@ class Hooks:
 
         @functools.wraps(original)
         def call(self, *args, **kwargs):
-            if of_thread.in_call or not hooks.enabled or next(self.parameters(), None) is None:
+            if of_thread.inside or not hooks.enabled or not _has_parameters(self):
                 return original(self, *args, **kwargs)
-            hooks._look_at_threads()
             boundaries = of_thread.boundaries
-            owners = hooks._optimizers.owners(self, self.parameters)
-            boundaries.call_begins(self, owners, is_grad_enabled(), self.training)
-            of_thread.in_call = True
+            hooks._tell(hooks._look_at_threads)
+            hooks._tell(boundaries.call_begins, self, is_grad_enabled())
             failed = True
             try:
+                of_thread.inside = True
                 result = original(self, *args, **kwargs)
                 failed = False
             finally:
-                of_thread.in_call = False
-                boundaries.call_ends(failed)
+                of_thread.inside = False
+                hooks._tell(boundaries.call_ends, failed)
             return result
 
         torch.nn.Module.__call__ = call
@@ -109,29 +121,29 @@ class Hooks:
 
         @functools.wraps(original)
         def backward(*args, **kwargs):
-            # Under a function transform (torch.func) or in a compiled region this is no pass of its own.
-            if not hooks.enabled or of_thread.in_call:
+            if of_thread.inside or not hooks.enabled:
                 return original(*args, **kwargs)
             boundaries = of_thread.boundaries
-            boundaries.backward_begins()
+            hooks._tell(boundaries.backward_begins)
+            failed = True
             try:
-                return original(*args, **kwargs)
+                of_thread.inside = True
+                result = original(*args, **kwargs)
+                failed = False
             finally:
-                boundaries.backward_ends()
+                of_thread.inside = False
+                hooks._tell(boundaries.backward_ends, failed)
+            return result
 
         torch.autograd.backward = backward
 
     # --------------------------------------------------------------------------------------------------- optimizers
 
     def _step_begins(self, optimizer, *_):
-        if self.enabled:
-            self._of_thread.boundaries.step_begins(optimizer)
+        self._tell(self._of_thread.boundaries.step_begins, optimizer)
 
     def _step_ends(self, optimizer, *_):
-        if self.enabled:
-            boundaries = self._of_thread.boundaries
-            boundaries.steps = getattr(boundaries, "steps", 0) + 1
-            boundaries.step_ends(optimizer)
+        self._tell(self._of_thread.boundaries.step_ends, optimizer)
 
     def _hook_optimizers(self):
         optimizer_module = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
@@ -147,7 +159,7 @@ class Hooks:
         @functools.wraps(original_add)
         def add_param_group(self, *args, **kwargs):
             result = original_add(self, *args, **kwargs)
-            hooks._optimizers.changed(self)
+            hooks._tell(hooks._script.changed, self)
             if not has_global_hooks:
                 hooks._wrap_step(type(self))
             return result
@@ -175,7 +187,6 @@ class Hooks:
 
     def _hook_scalers(self):
         """A step that GradScaler leaves out, because of an overflow, ends an iteration all the same."""
-        torch = self._torch
         scalers = []
         for path in ("amp.grad_scaler", "cuda.amp.grad_scaler"):
             module = sys.modules.get("torch." + path)
@@ -192,14 +203,39 @@ class Hooks:
         @functools.wraps(original)
         def step(self, optimizer, *args, **kwargs):
             boundaries = hooks._of_thread.boundaries
-            before = getattr(boundaries, "steps", 0)
+            before = boundaries.steps
             result = original(self, optimizer, *args, **kwargs)
-            if getattr(boundaries, "steps", 0) == before:
+            if boundaries.steps == before:
                 hooks._step_begins(optimizer)
                 hooks._step_ends(optimizer)
             return result
 
         scaler.step = step
+
+
+class _AtEnd:
+    """Dies with its thread."""
+
+    def __init__(self, hooks, boundaries):
+        self._hooks, self._boundaries = hooks, boundaries
+
+    def __del__(self):
+        self._hooks._tell(self._boundaries.finished)
+
+
+def _has_parameters(module):
+    try:
+        return next(module.parameters(), None) is not None
+    except Exception:  # a model that does as it likes
+        return False
+
+
+def _is_ours(error):
+    """Not raised by a signal's handler, which may run at any time."""
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "torch", "threading")
 
 
 def _not_compiled(function):

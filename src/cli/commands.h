@@ -25,6 +25,7 @@ using Action = std::function<int()>;
 
 void add_run_command(CLI::App& program, Action& action);
 void add_control_commands(CLI::App& program, Action& action);
+void add_history_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_bench_command(CLI::App& program, Action& action);
 void add_completion_command(CLI::App& program, Action& action);

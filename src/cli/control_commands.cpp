@@ -80,7 +80,7 @@ int show_log(const std::string& which, bool follow) {
 // ------------------------------------------------------------------------------------------------------------- trace
 
 std::string read_trace() {
-    std::string current = state_directory() + "/trace";
+    std::string current = wire::default_state_directory() + "/trace";
     std::string previous = current + ".previous";
     if (const Result<std::string> answer = ask_service(wire::default_socket(), "trace")) {
         const json paths = json::parse(answer.value(), nullptr, false);

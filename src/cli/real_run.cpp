@@ -20,6 +20,7 @@
 
 #include "base/text.h"
 #include "cli/files.h"
+#include "cli/job_environment.h"
 #include "cli/service_link.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
@@ -69,7 +70,11 @@ pid_t launch(const std::vector<std::string>& command, const std::vector<std::str
     for (std::string& word : words) arguments.push_back(word.data());
     for (std::string& setting : settings) environment.push_back(setting.data());
     for (char** entry = environ; *entry; ++entry) {
-        if (std::strncmp(*entry, "SALUS_", 6) != 0) environment.push_back(*entry);
+        const std::string_view name(*entry, std::strcspn(*entry, "="));
+        const bool set = std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
+            return setting.size() > name.size() && setting[name.size()] == '=' && setting.starts_with(name);
+        });
+        if (!set && !name.starts_with("SALUS_")) environment.push_back(*entry);
     }
     arguments.push_back(nullptr);
     environment.push_back(nullptr);
@@ -78,7 +83,7 @@ pid_t launch(const std::vector<std::string>& command, const std::vector<std::str
     ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
     pid_t child = -1;
-    if (::posix_spawn(&child, arguments[0], &files, nullptr, arguments.data(), environment.data()) != 0) child = -1;
+    if (::posix_spawnp(&child, arguments[0], &files, nullptr, arguments.data(), environment.data()) != 0) child = -1;
     ::posix_spawn_file_actions_destroy(&files);
     return child;
 }
@@ -159,6 +164,20 @@ public:
     }
 
     bool start_job(const Workplace& place, const sim::Job& job, std::size_t index, std::uint64_t work) {
+        const std::string output = fmt::format("{}/job-{}", place.path(), index);
+        const JobIdentity identity{socket_,        job.name,   static_cast<std::uint32_t>(index + 1),
+                                   job.priority,   job.weight, job.occupancy,
+                                   job.iterations, {}};
+        std::vector<std::string> environment;
+        for (const auto& [name, value] : job_environment(identity)) environment.push_back(name + "=" + value);
+        const std::vector<std::string> command =
+            job.command.empty() ? stand_in(job, work) : std::vector<std::string>{"sh", "-c", "exec " + job.command};
+        const pid_t child = launch(command, environment, output);
+        if (child > 0) running_[child] = index;
+        return child > 0;
+    }
+
+    static std::vector<std::string> stand_in(const sim::Job& job, std::uint64_t work) {
         std::vector<std::string> command = job_command(job, work);
         const std::vector<std::string> more = {"--name",
                                                job.name,
@@ -176,10 +195,7 @@ public:
                                                "--weight",
                                                fmt::format("{}", job.weight)};
         command.insert(command.end(), more.begin(), more.end());
-        const std::string output = fmt::format("{}/job-{}", place.path(), index);
-        const pid_t child = launch(command, {"SALUS_SOCKET=" + socket_, fmt::format("SALUS_JOB={}", index + 1)}, output);
-        if (child > 0) running_[child] = index;
-        return child > 0;
+        return command;
     }
 
     /// A job that failed: what it said. Empty if none did.
@@ -192,6 +208,7 @@ public:
             }
             const std::size_t index = job->second;
             job = running_.erase(job);
+            ended_[index] = now();
             if (status != 0)
                 return fmt::format("job {} failed: {}", index + 1,
                                    first_line(fmt::format("{}/job-{}", place.path(), index)));
@@ -200,6 +217,7 @@ public:
     }
 
     bool any_running() const { return !running_.empty(); }
+    Instant ended(std::size_t index) const { return ended_.at(index); }
 
     std::uint64_t iterations_of_running() const {
         const Result<std::string> answer = ask_service(socket_, "status");
@@ -227,6 +245,7 @@ private:
     std::string socket_;
     pid_t service_ = -1;
     std::map<pid_t, std::size_t> running_;
+    std::map<std::size_t, Instant> ended_;
 };
 
 }  // namespace
@@ -241,6 +260,10 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         progress(static_cast<double>(i) / static_cast<double>(jobs.size()));
         const sim::Job& job = jobs[i];
+        if (!job.command.empty()) {  // it takes what it takes
+            all.push_back({0, job.iteration_time});
+            continue;
+        }
         const auto key = std::tuple(job.persistent.count, job.ephemeral.count, job.iteration_time.ns);
         if (!known.contains(key)) {
             // The memory's share first; arithmetic fills the rest.
@@ -319,6 +342,10 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
         position[i] = job;
         run.result.jobs[job] = recorded.value().result.jobs[i];
         run.result.jobs[job].arrival = arrivals[job];
+        if (jobs[job].command.empty()) continue;
+        // A command that ends well has done what it was to do, however its process took its leave.
+        run.result.jobs[job].end = ensemble.ended(job);
+        run.result.jobs[job].outcome = sim::Outcome::kDone;
     }
     for (sim::Segment segment : recorded.value().segments) {
         segment.client = ClientId{static_cast<std::uint32_t>(position[index_of(segment.client)])};

@@ -1,4 +1,4 @@
-// Runs a list of jobs for real: a service of its own, a salus-job for each job, and what came of it.
+// Runs a list of jobs for real: a service of its own, for each job its command or a salus-job, and what came of it.
 #pragma once
 
 #include <functional>

@@ -19,11 +19,13 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/python_command.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/python_command.h"
+#include "cli/job_environment.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
+#include "history/command.h"
 
 namespace salus::cli {
 namespace {
@@ -40,6 +42,14 @@ struct Arguments {
 
 /// How long a job waits before its user is told for what.
 constexpr double kTellAfterS = 2;
+/// How long the service may take to write down that the job has ended.
+constexpr int kEndPatienceMs = 1000;
+
+std::uint64_t monotonic_ns() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 /// What the shell says, too: 127 not found, 126 not executable.
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -58,7 +68,7 @@ public:
     Runner(const Arguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
 
     int run() {
-        find_adaptor();
+        look_at_python();
         announce();
         if (arguments_.detach) {
             log_ = new_log();
@@ -78,6 +88,11 @@ private:
         message.job = job_;
         message.name = wire::Text<64>(arguments_.name);
         message.log = wire::Text<256>(log_);
+        std::error_code error;
+        const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
+        message.command_key = keys.command;
+        message.program_key = keys.program;
+        message.command = wire::Text<160>(history::text_of(arguments_.command));
         wire::send(connection.value().get(), message);  // if that fails, the reason may be there to be read
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
@@ -88,20 +103,13 @@ private:
         connection_ = std::move(connection).value();
     }
 
-    /// What a Python job loads at its start, and the library that this loads.
-    void find_adaptor() {
-        const std::filesystem::path installed = std::filesystem::path(own_directory()).parent_path() / "lib";
-        const std::filesystem::path inject = installed / "salus" / "python" / "inject";
-        std::error_code error;
-        if (std::filesystem::is_directory(inject, error)) inject_ = inject.string();
-        library_ = (installed / "libsalus.so.1").string();
+    /// A Python that the adaptor does not get into runs all the same.
+    void look_at_python() {
         const auto python = parse_python(arguments_.command);
         if (!python) return;
-        if (python->shuts_out) {
-            complain(fmt::format("python -{} keeps the adaptor out", python->shuts_out));
-        } else if (inject_.empty()) {
-            complain(fmt::format("{} is not there", inject.string()));
-        }
+        const Result<Adaptor> adaptor = find_adaptor();
+        if (python->shuts_out) complain(fmt::format("python -{} keeps the adaptor out", python->shuts_out));
+        else if (!adaptor) complain(adaptor.error());
     }
 
     void complain(const std::string& why) {
@@ -138,22 +146,13 @@ private:
     }
 
     void set_environment() const {
-        const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
-        set("SALUS_SOCKET", socket_);
-        set("SALUS_LIBRARY", library_);
-        if (!inject_.empty()) {
-            const char* path = std::getenv("PYTHONPATH");
-            set("PYTHONPATH", path && *path ? inject_ + ":" + path : inject_);
+        JobIdentity job{socket_, arguments_.name,       job_, arguments_.priority, arguments_.weight,
+                        1,       arguments_.iterations, {}};
+        if (!arguments_.memory_hint.empty()) {
+            const auto parts = split(arguments_.memory_hint, '+');
+            job.memory_hint = {*parse_bytes(parts[0]), *parse_bytes(parts[1])};
         }
-        set("SALUS_NAME", arguments_.name);
-        set("SALUS_PRIORITY", std::to_string(arguments_.priority));
-        set("SALUS_WEIGHT", fmt::format("{}", arguments_.weight));
-        if (job_ != 0) set("SALUS_JOB", std::to_string(job_));
-        if (arguments_.iterations > 0) set("SALUS_ITERATIONS", std::to_string(arguments_.iterations));
-        if (arguments_.memory_hint.empty()) return;
-        const auto parts = split(arguments_.memory_hint, '+');
-        set("SALUS_PERSISTENT_HINT", std::to_string(parse_bytes(parts[0])->count));
-        set("SALUS_EPHEMERAL_HINT", std::to_string(parse_bytes(parts[1])->count));
+        for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
     }
 
     void start() {
@@ -164,6 +163,7 @@ private:
         }
         sigset_t before;
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
+        started_ns_ = monotonic_ns();
         child_ = ::fork();
         if (child_ < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
@@ -185,11 +185,22 @@ private:
             }
             int status = 0;
             for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-                if (ended == child_) return end_like(status);
+                if (ended != child_) continue;
+                tell_end(status);
+                return end_like(status);
             }
             if (connection_ && ready[1].revents != 0) announce();  // the service is gone: bring it back
             if (!told_) tell_if_waiting();
         }
+    }
+
+    /// The service writes the run down, and hangs up: who then looks into the history finds it there.
+    void tell_end(int status) {
+        if (!connection_) return;
+        const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (!wire::send(connection_.get(), wire::Ended{number, monotonic_ns() - started_ns_})) return;
+        pollfd closed{connection_.get(), POLLIN, 0};
+        ::poll(&closed, 1, kEndPatienceMs);
     }
 
     static int end_like(int status) {
@@ -220,11 +231,10 @@ private:
     Arguments arguments_;
     std::string socket_;
     std::string log_;
-    std::string inject_;   ///< goes first on PYTHONPATH; empty: not installed
-    std::string library_;  ///< libsalus.so
     wire::Descriptor connection_;
     std::uint32_t job_ = 0;
     pid_t child_ = -1;
+    std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
     bool told_ = false;
     bool complained_ = false;

@@ -57,18 +57,8 @@ std::string own_directory() {
     return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-std::string state_directory() {
-    const char* named = std::getenv("SALUS_STATE");
-    if (named && *named) return named;
-    const char* state = std::getenv("XDG_STATE_HOME");
-    if (state && *state) return std::string(state) + "/salus";
-    const char* home = std::getenv("HOME");
-    if (home && *home) return std::string(home) + "/.local/state/salus";
-    return "/tmp/salus-" + std::to_string(::getuid());
-}
-
 Result<bool> start_service(const std::string& socket, const std::vector<std::string>& options) {
-    const std::string state = state_directory();
+    const std::string state = wire::default_state_directory();
     std::error_code error;
     std::filesystem::create_directories(state, error);
     const std::string log = state + "/salusd.log";

@@ -15,10 +15,8 @@ Result<std::string> ask_service(const std::string& socket, const std::string& co
 /// The directory of this program: the others are beside it.
 std::string own_directory();
 
-/// Where the service keeps its trace and logs, unless told otherwise.
-std::string state_directory();
 /// Of jobs in the background: NUMBER-NAME.log.
-inline std::string log_directory() { return state_directory() + "/logs"; }
+inline std::string log_directory() { return wire::default_state_directory() + "/logs"; }
 
 /// Starts a service in the background and waits until it listens. `options` are salusd's own.
 Result<bool> start_service(const std::string& socket, const std::vector<std::string>& options);

@@ -215,8 +215,11 @@ JobCells cells_of(const json& job, const Rate& rate) {
     cells.state = or_missing(text_in(job, "state"));
     cells.lane = count_in(job, "lane");
     cells.iterations = count_in(job, "iterations");
-    if (number_in(job, "iterations_total")) cells.iterations += "/" + count_in(job, "iterations_total");
+    const bool guessed = text_in(job, "estimate") == "history";
+    if (number_in(job, "iterations_total")) cells.iterations += (guessed ? "/~" : "/") + count_in(job, "iterations_total");
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
+    const auto left_s = number_in(job, "left_s");
+    cells.left = left_s ? format_seconds(*left_s) : kMissing;
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
     cells.persistent = size_in(job, "persistent");
     cells.ephemeral = size_in(job, "ephemeral");
@@ -236,13 +239,14 @@ std::string format_ps(const json& status) {
     std::vector<std::vector<std::string>> rows;
     for (const json& job : part_of(status, "jobs")) {
         const JobCells c = cells_of(job, average_rate(job));
-        rows.push_back({c.job, c.name, c.state, c.lane, c.iterations, c.rate, c.share, c.persistent, c.ephemeral, c.waited,
-                        c.pid, c.why});
+        rows.push_back({c.job, c.name, c.state, c.lane, c.iterations, c.rate, c.left, c.share, c.persistent, c.ephemeral,
+                        c.waited, c.pid, c.why});
     }
     if (rows.empty()) return "no jobs\n";
     using enum Align;
-    return format_table({"JOB", "NAME", "STATE", "LANE", "ITERATIONS", "IT/S", "SHARE", "P", "T", "WAITED", "PID", "WHY"},
-                        {kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
+    return format_table(
+        {"JOB", "NAME", "STATE", "LANE", "ITERATIONS", "IT/S", "LEFT", "SHARE", "P", "T", "WAITED", "PID", "WHY"},
+        {kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
 }
 
 namespace {

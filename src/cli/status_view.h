@@ -85,8 +85,9 @@ std::string wait_text(const nlohmann::json& job);
 
 /// A job's line in ps and top.
 struct JobCells {
-    std::string job, name, state, lane, iterations, rate, share, persistent, ephemeral, waited, pid;
-    std::string why;  ///< wait_text(), and for how long if that is long
+    std::string job, name, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
+    std::string iterations;  ///< "12/100"; "12/~100" if 100 is what an earlier run took
+    std::string why;         ///< wait_text(), and for how long if that is long
 };
 JobCells cells_of(const nlohmann::json& job, const Rate& rate);
 

@@ -27,6 +27,8 @@ json resnet() {
             {"lane", 1},
             {"iterations", 12},
             {"iterations_total", 100},
+            {"estimate", "stated"},
+            {"left_s", 146.7},
             {"attained_s", 5.0},
             {"busy_s", 4.9},
             {"waited_s", 130.0},
@@ -45,7 +47,7 @@ json waiting_vae() {
                 {"behind", "resnet50"},
                 {"behind_job", 3},
                 {"waiting_now_s", 12.0}});
-    job.erase("iterations_total");
+    for (const char* key : {"iterations_total", "estimate", "left_s"}) job.erase(key);
     return job;
 }
 
@@ -86,12 +88,20 @@ json status_of(std::vector<json> jobs) {
 TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
     EXPECT_EQ(
         format_ps(status_of({resnet(), waiting_vae(), starting()})),
-        "JOB  NAME      STATE     LANE  ITERATIONS   IT/S  SHARE        P        T  WAITED   PID  WHY\n"
-        "  3  resnet50  running      1      12/100  0.600   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
-        "  4  vae       waiting      1          12  0.600   25 %  512 MiB  6.0 GiB  2m 10s  4242  waits for its turn, after "
-        "resnet50 (job 3), for 12 s\n"
-        " 12  late      starting     -           -      -      -        -        -       -     7  has not asked for the "
-        "device yet\n");
+        "JOB  NAME      STATE     LANE  ITERATIONS   IT/S    LEFT  SHARE        P        T  WAITED   PID  WHY\n"
+        "  3  resnet50  running      1      12/100  0.600  2m 27s   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
+        "  4  vae       waiting      1          12  0.600       -   25 %  512 MiB  6.0 GiB  2m 10s  4242  waits for its "
+        "turn, after resnet50 (job 3), for 12 s\n"
+        " 12  late      starting     -           -      -       -      -        -        -       -     7  has not asked for "
+        "the device yet\n");
+}
+
+TEST(FormatPs, MarksALengthThatIsFromAnEarlierRun) {
+    json job = resnet();
+    job["estimate"] = "history";
+    EXPECT_NE(format_ps(status_of({job})).find(" 12/~100 "), std::string::npos);
+    job.erase("iterations_total");
+    EXPECT_EQ(format_ps(status_of({job})).find('~'), std::string::npos);
 }
 
 TEST(FormatPs, NoJobs) {

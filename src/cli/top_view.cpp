@@ -170,6 +170,7 @@ std::vector<Column> columns_for(const std::vector<Row>& rows) {
                                    {"STATE", &JobCells::state, 9, kLeft},
                                    {"LANE", &JobCells::lane, 4, kRight},
                                    {"IT/S", &JobCells::rate, 5, kRight, SortKey::kIterations},
+                                   {"LEFT", &JobCells::left, 7, kRight},
                                    {"SHARE", &JobCells::share, 5, kRight, SortKey::kShare},
                                    {"P", &JobCells::persistent, 8, kRight},
                                    {"T", &JobCells::ephemeral, 8, kRight},

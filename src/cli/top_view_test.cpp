@@ -43,7 +43,7 @@ json status_of(int jobs) {
                    {"jobs", json::array()}};
     for (int i = 1; i <= jobs; ++i) {
         json job = job_of(i, i == 1 ? "vae" : "resnet" + std::to_string(i), i == 1 ? "running" : "waiting", 100.0 * (i % 4));
-        if (i % 2 == 0) job["iterations_total"] = 400;
+        if (i % 2 == 0) job.update({{"iterations_total", 400}, {"estimate", "history"}, {"left_s", 10.0}});
         status["jobs"].push_back(job);
     }
     return status;
@@ -78,21 +78,22 @@ TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
     EXPECT_EQ(lines[1], "memory  ########......................  25 %  1.0 GiB of 4.0 GiB reserved");
     EXPECT_EQ(lines[2], "lanes   0: 256 MiB vae (job 1)");
     EXPECT_EQ(lines[3], "turns   -/s   switches -/s, 50 so far   page-outs 0");
-    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED");
-    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s");
+    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S    LEFT SHARE        P        T  WAITED");
+    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0       -  10 % 64.0 MiB  256 MiB  10.0 s");
     EXPECT_EQ(lines[7], "    100 iterations");
-    EXPECT_EQ(lines[8], "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s");
-    EXPECT_EQ(lines[9], "    #####..... 200/400     waits for its turn, after vae (job 1)");
+    EXPECT_EQ(lines[8], "  2 resnet2  waiting      0  20.0  10.0 s  20 % 64.0 MiB  256 MiB  20.0 s");
+    EXPECT_EQ(lines[9], "    #####..... 200/~400    waits for its turn, after vae (job 1)");
     EXPECT_EQ(lines[23], "q quit   sort by:  s share  i iterations  w waiting  j job");
 }
 
 TEST(TopView, OnAWideScreenItTakesOne) {
-    const auto lines = shown(status_of(2), {.width = 140, .height = 40});
+    const auto lines = shown(status_of(2), {.width = 150, .height = 40});
     ASSERT_EQ(lines.size(), 40u);
-    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S SHARE        P        T  WAITED  PROGRESS               WHY");
-    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0  10 % 64.0 MiB  256 MiB  10.0 s  100 iterations");
+    EXPECT_EQ(lines[5],
+              "JOB NAME     STATE     LANE  IT/S    LEFT SHARE        P        T  WAITED  PROGRESS               WHY");
+    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0       -  10 % 64.0 MiB  256 MiB  10.0 s  100 iterations");
     EXPECT_EQ(lines[7],
-              "  2 resnet2  waiting      0  20.0  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░ 200/400   "
+              "  2 resnet2  waiting      0  20.0  10.0 s  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░ 200/~400  "
               "  waits for its turn, after vae (job 1)");
 }
 
@@ -107,7 +108,7 @@ TEST(TopView, RunningJobsStandOut) {
 TEST(TopView, Sorts) {
     const auto order = [](SortKey key) {
         std::string ids;
-        const auto lines = shown(status_of(4), {.width = 140, .sort = key});
+        const auto lines = shown(status_of(4), {.width = 150, .sort = key});
         for (std::size_t i = 6; i < 10; ++i) ids += lines[i][2];
         return ids;
     };

@@ -118,6 +118,7 @@ void Engine::on(const event::Attach& e) {
     client.facts.weight = e.weight;
     client.facts.iterations_total = e.iterations_total;
     client.facts.iteration_time = e.iteration_time;
+    client.iteration_time_stated = e.iteration_time.ns > 0;
     client.facts.persistent = e.persistent;
     client.facts.ephemeral = e.ephemeral;
     client.facts.occupancy = e.occupancy;

@@ -70,7 +70,8 @@ struct Client {
     bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
     bool stalled = false;         ///< waits in mid-iteration for what it said it needs
     unsigned profile_iterations = 0;
-    Duration profile_time;  ///< that they took
+    Duration profile_time;               ///< that they took
+    bool iteration_time_stated = false;  ///< by itself, or by an earlier run
 
     Bytes reserved;           ///< its P in equation (2)
     Bytes observed;           ///< what it was seen to use, if that is more: the rest is a debt

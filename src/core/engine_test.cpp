@@ -310,6 +310,21 @@ TEST_F(EngineTest, TheIterationTimeIsAsStatedUntilItIsLearnedAsTheMean) {
     EXPECT_EQ(iteration_time(), milliseconds(20)) << "no iteration was done";
 }
 
+TEST_F(EngineTest, ProfilingTurnsTellNothingAgainstAStatedIterationTime) {
+    for (const Duration stated : {seconds(7), Duration{}}) {
+        TurnRig rig("fair");
+        const ClientId a = rig.enter({.iteration_time = stated, .profiled = false});
+        for (int i = 0; i < 2; ++i) {
+            rig.pass(milliseconds(500));
+            rig.boundary(a);
+            EXPECT_EQ(rig.at(a).facts.iteration_time, stated > Duration{} ? stated : milliseconds(500)) << i;
+        }
+        rig.pass(milliseconds(20));
+        rig.boundary(a, 2);
+        EXPECT_EQ(rig.at(a).facts.iteration_time, milliseconds(10));
+    }
+}
+
 TEST_F(EngineTest, UnderFairTimeIsSharedInProportionToWeight) {
     TurnRig rig("fair");
     const ClientId a = rig.enter({.weight = 1.0});

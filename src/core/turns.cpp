@@ -241,6 +241,7 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
     }
     // The first iterations fault memory in and build things that stay: they tell little of the others.
     const bool only_those = client.facts.iterations_done <= client.profile_iterations;
+    if (only_those && client.iteration_time_stated) return;
     const Duration time = only_those ? client.facts.attained : client.facts.attained - client.profile_time;
     const std::uint64_t count = client.facts.iterations_done - (only_those ? 0 : client.profile_iterations);
     client.facts.iteration_time = time / static_cast<std::int64_t>(count);

@@ -2,7 +2,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -32,6 +34,24 @@ std::string_view state_of(const Client& client, const Session& session, control:
     return client.turn == Turn::kReady ? "waiting" : "idle";
 }
 
+/// Wall time that it still needs, as far as can be told.
+std::optional<double> left_s(const Client& client, const Session& session, Instant at) {
+    const std::uint64_t total = client.facts.iterations_total;
+    const std::uint64_t iterations = session.page->iterations;
+    const std::uint64_t done = iterations - std::min(session.iterations_before, iterations);
+    if (total == 0) return std::nullopt;
+    // Who has outrun its earlier run may end at any time, or go on for long.
+    if (done >= total) return session.length_is_past ? std::nullopt : std::optional(0.0);
+    const auto left = static_cast<double>(total - done);
+    const Duration iteration =
+        session.past.iteration_time.ns > 0 ? session.past.iteration_time : client.facts.iteration_time;
+    // The first two iterations tell little of the others.
+    if (done > 2 || (done > 0 && iteration.ns == 0)) {
+        return left * (at - session.attached_at).seconds() / static_cast<double>(done);
+    }
+    return iteration.ns > 0 ? std::optional(left * iteration.seconds()) : std::nullopt;
+}
+
 }  // namespace
 
 json Server::describe(const Session& session, Instant at) const {
@@ -59,7 +79,9 @@ json Server::describe(const Session& session, Instant at) const {
     row["iterations"] = iterations;
     if (client->facts.iterations_total > 0) {
         row["iterations_total"] = client->facts.iterations_total + session.iterations_before;
+        row["estimate"] = session.length_is_past ? "history" : "stated";
     }
+    if (const auto left = left_s(*client, session, at)) row["left_s"] = *left;
     row["busy_s"] = static_cast<double>(busy_ns_of(session, at)) * 1e-9;
     // The engine hears of a turn that goes on only when somebody waits.
     const std::uint64_t busy_now = busy_ns_of(session, at);

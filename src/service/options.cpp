@@ -1,9 +1,5 @@
 #include "service/options.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
-
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
@@ -12,14 +8,6 @@
 
 namespace salus::service {
 namespace {
-
-std::string directory_from(const char* variable, const char* below_home) {
-    const char* named = std::getenv(variable);
-    if (named && *named) return std::string(named) + "/salus";
-    const char* home = std::getenv("HOME");
-    if (home && *home) return std::string(home) + below_home + "/salus";
-    return "/tmp/salus-" + std::to_string(::getuid());
-}
 
 Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
     if (text.empty()) return otherwise;
@@ -30,8 +18,7 @@ Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
 
 }  // namespace
 
-std::string default_state_directory() { return directory_from("XDG_STATE_HOME", "/.local/state"); }
-std::string default_configuration_file() { return directory_from("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
+std::string default_configuration_file() { return wire::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
 
 OptionsParser::OptionsParser(CLI::App& program) {
     program.set_config("--config", default_configuration_file(),
@@ -49,7 +36,8 @@ OptionsParser::OptionsParser(CLI::App& program) {
     program.add_option("--rehome-after-s", rehome_after_s_, "when a stopped job has held its lane so long, others move")
         ->capture_default_str();
     program.add_option("--socket", plain_.socket, "where to listen (default: " + wire::user_socket() + ")");
-    program.add_option("--state", plain_.state, "directory for trace and logs (default: " + default_state_directory() + ")");
+    program.add_option("--state", plain_.state,
+                       "directory for trace, logs and history (default: " + wire::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
     program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
@@ -74,7 +62,7 @@ Options OptionsParser::finish() const {
     options.min_turn = seconds_of(min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
     if (options.socket.empty()) options.socket = wire::user_socket();
-    if (options.state.empty()) options.state = default_state_directory();
+    if (options.state.empty()) options.state = wire::default_state_directory();
     return options;
 }
 

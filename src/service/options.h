@@ -21,7 +21,7 @@ struct Options {
     std::string device = "host";
     Duration min_turn = milliseconds(5);
     std::string socket;  ///< empty: the user's
-    std::string state;   ///< directory for trace and logs; empty: the user's
+    std::string state;   ///< directory for trace, logs and history; empty: the user's
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = seconds(10);
@@ -46,8 +46,7 @@ private:
     double rehome_after_s_ = 10;
 };
 
-/// Where a user's trace, logs and the configuration are by default.
-std::string default_state_directory();
+/// Where a user's configuration is by default.
 std::string default_configuration_file();
 
 }  // namespace salus::service

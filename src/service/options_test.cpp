@@ -44,11 +44,12 @@ protected:
         char name[] = "/tmp/salus-options-test-XXXXXX";
         EXPECT_NE(::mkdtemp(name), nullptr);
         directory_ = name;
-        for (const char* variable : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME"}) {
+        for (const char* variable : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME", "SALUS_STATE"}) {
             const char* value = std::getenv(variable);
             saved_.emplace_back(variable, value ? std::optional<std::string>(value) : std::nullopt);
             ::setenv(variable, (directory_ + "/" + variable).c_str(), 1);
         }
+        ::unsetenv("SALUS_STATE");
     }
     ~ServiceOptionsTest() override {
         for (const auto& [variable, value] : saved_) {
@@ -108,7 +109,7 @@ TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
     const Outcome outcome = parse({});
     Options defaults;
     defaults.socket = wire::user_socket();
-    defaults.state = default_state_directory();
+    defaults.state = wire::default_state_directory();
     EXPECT_EQ(outcome.text(), shown(defaults));
     EXPECT_EQ(outcome.options.socket, directory_ + "/XDG_RUNTIME_DIR/salus/socket");
     EXPECT_EQ(outcome.options.state, directory_ + "/XDG_STATE_HOME/salus");
@@ -166,10 +167,12 @@ TEST_F(ServiceOptionsTest, TheUsersOwnFileIsReadUnlessAnotherIsNamed) {
 TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     ::unsetenv("XDG_STATE_HOME");
     ::setenv("XDG_CONFIG_HOME", "", 1);
-    EXPECT_EQ(default_state_directory(), directory_ + "/HOME/.local/state/salus");
+    EXPECT_EQ(wire::default_state_directory(), directory_ + "/HOME/.local/state/salus");
     EXPECT_EQ(default_configuration_file(), directory_ + "/HOME/.config/salus/salusd.toml");
     ::unsetenv("HOME");
-    EXPECT_EQ(default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
+    EXPECT_EQ(wire::default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
+    ::setenv("SALUS_STATE", "/somewhere/else", 1);
+    EXPECT_EQ(wire::default_state_directory(), "/somewhere/else");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bad values

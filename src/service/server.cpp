@@ -66,9 +66,15 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
 Server::Server(const Options& options, wire::Descriptor lock)
     : options_(options),
       lock_(std::move(lock)),
+      history_(options.state),
       shell_(std::make_unique<Shell>(options, device::make_host_lane_memory())),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      started_(now()) {}
+      started_(now()) {
+    shell_->on_departure([this](const Session& session) {
+        const auto job = jobs_.find(session.job);
+        if (job != jobs_.end()) job->second.gone = whole_of(job->second.gone, shell_->figures_of(session));
+    });
+}
 
 Server::~Server() {
     if (listener_) ::unlink(options_.socket.c_str());
@@ -210,7 +216,10 @@ void Server::read_from(Connection& connection) {
 
 bool Server::handle(Connection& connection, wire::Received& received) {
     if (Session* session = session_of(connection)) return shell_->message(*session, received.message);
-    if (connection.job != 0) return false;  // a runner has nothing more to say
+    if (connection.job != 0) {  // a runner has one thing more to say
+        if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
+        return false;
+    }
     if (const auto* attach = std::get_if<wire::Attach>(&received.message))
         return this->attach(connection, received, *attach);
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
@@ -249,7 +258,9 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     session->epoll = epoll_.get();
     if (!watch(session->pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
-    checked.job = add_job(attach.job, attach.name.view(), connection.peer.uid).id;
+    const Job& job = add_job(attach.job, attach.name.view(), connection.peer.uid);
+    checked.job = job.id;
+    session->past = job.past;
     const int socket = connection.socket.get();
     session->socket = std::move(connection.socket);
     // If it is turned down, this is what is left to say so with.
@@ -271,9 +282,27 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
+    job.keys = {run.command_key, run.program_key};
+    job.command = std::string(run.command.view());
+    job.past = history_.recall(job.uid, job.keys);
     connection.job = job.id;
+    // After a restart of the service its clients may have been faster than `salus run`.
+    for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     return wire::send(connection.socket.get(), wire::Running{job.id});
+}
+
+/// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.
+void Server::end_job(const Connection& connection, const wire::Ended& ended) {
+    const auto found = jobs_.find(connection.job);
+    if (found == jobs_.end() || found->second.runner_pid != connection.peer.pid) return;
+    const Job& job = found->second;
+    history::Figures figures = job.gone;
+    for (const Session* session : sessions_of(job.id)) figures = whole_of(figures, shell_->figures_of(*session));
+    const Duration took{static_cast<std::int64_t>(ended.took_ns)};
+    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
+    log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
+        figures.iterations);
 }
 
 void Server::close(std::uint32_t id) {
@@ -326,7 +355,11 @@ Job& Server::add_job(std::uint32_t wanted, std::string_view name, unsigned uid) 
     const std::uint32_t id = keep ? wanted : next_job_;
     next_job_ = std::max(next_job_, id + 1);
     Job& job = jobs_[id];
-    job = {id, std::string(name), uid, 0, "", now()};
+    job = Job{};
+    job.id = id;
+    job.name = std::string(name);
+    job.uid = uid;
+    job.started = now();
     return job;
 }
 

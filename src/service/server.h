@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "service/options.h"
+#include "service/run_history.h"
 #include "service/shell.h"
 #include "wire/socket.h"
 
@@ -24,6 +25,11 @@ struct Job {
     int runner_pid = 0;  ///< 0: none
     std::string log;     ///< path, if it was detached
     Instant started;
+
+    history::CommandKeys keys;
+    std::string command;
+    history::Figures past;  ///< what earlier runs showed
+    history::Figures gone;  ///< what those of its clients showed that have left
 };
 
 class Server {
@@ -61,6 +67,7 @@ private:
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
     bool run_job(Connection& connection, const wire::Run& run);
+    void end_job(const Connection& connection, const wire::Ended& ended);
     void close(std::uint32_t id);
     Session* session_of(const Connection& connection);
     Session* session_with(std::uint32_t connection);
@@ -85,6 +92,7 @@ private:
 
     Options options_;
     wire::Descriptor lock_;
+    RunHistory history_;
     std::unique_ptr<Shell> shell_;
     wire::Descriptor epoll_;
     wire::Descriptor listener_;

@@ -145,9 +145,155 @@ TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
         step();
     }
     auto runner = connect();
-    EXPECT_TRUE(runner->say(wire::Run{0, wire::Text<64>("\xff"), wire::Text<256>("/tmp/\xff")}));
+    wire::Run run;
+    run.name = wire::Text<64>("\xff");
+    run.log = wire::Text<256>("/tmp/\xff");
+    EXPECT_TRUE(runner->say(run));
     step();
     EXPECT_NO_THROW(EXPECT_TRUE(answer("status").has_value()));
+}
+
+class RunHistoryTest : public ServerTest {
+protected:
+    std::unique_ptr<RawClient> announce(std::uint32_t job, std::uint64_t command, std::uint64_t program) {
+        wire::Run run;
+        run.job = job;
+        run.command_key = command;
+        run.program_key = program;
+        run.command = wire::Text<160>("train");
+        auto runner = connect();
+        runner->say(run);
+        step();
+        const auto running = heard<wire::Running>(*runner);
+        EXPECT_TRUE(running.has_value());
+        job_ = running ? running->job : 0;
+        return runner;
+    }
+    /// A client of the last job, that did so much before it was attached.
+    std::unique_ptr<RawClient> attach_to_job(std::uint64_t iterations_before = 0, std::uint64_t iterations_total = 0) {
+        auto client = connect();
+        client->page().iterations = iterations_before;
+        wire::Attach attach;
+        attach.job = job_;
+        attach.iterations_total = iterations_total;
+        client->attach(attach);
+        step();
+        EXPECT_TRUE(heard<wire::Welcome>(*client));
+        return client;
+    }
+    void run_to_end(std::uint64_t command, std::uint64_t program, std::uint64_t iterations, std::int32_t status = 0) {
+        auto runner = announce(0, command, program);
+        auto client = attach_to_job();
+        client->page().iterations = iterations;
+        client->page().busy_ns = iterations * 1'000'000;
+        client->say(wire::Leave{});
+        step();
+        runner->say(wire::Ended{status, 5'000'000'000});
+        step();
+        EXPECT_EQ(runner->hear().kind, wire::Received::Kind::kClosed) << "who hears this knows that it is written down";
+    }
+    nlohmann::json row() {
+        const auto status = answer("status");
+        return status ? nlohmann::json::parse(*status)["jobs"][0] : nlohmann::json();
+    }
+    std::uint32_t job_ = 0;
+};
+
+TEST_F(RunHistoryTest, AClientThatStatesNoLengthGetsThatOfTheLastRun) {
+    run_to_end(1, 2, 500);
+    const auto runner = announce(0, 1, 2);
+    const auto client = attach_to_job();
+    EXPECT_EQ(row()["iterations_total"], 500);
+    EXPECT_EQ(row()["estimate"], "history");
+    EXPECT_DOUBLE_EQ(row()["left_s"], 0.5) << "500 of a millisecond, while it has no rate of its own";
+    client->page().iterations = 250;
+    EXPECT_GT(row()["left_s"], 0);
+    client->page().iterations = 501;
+    EXPECT_FALSE(row().contains("left_s")) << "it has outrun the last one";
+    EXPECT_EQ(answer("set " + std::to_string(job_) + " iterations=600"), "{}");
+    EXPECT_EQ(row()["estimate"], "stated");
+}
+
+TEST_F(RunHistoryTest, WhatIsStatedCounts) {
+    run_to_end(1, 2, 500);
+    const auto runner = announce(0, 1, 2);
+    const auto client = attach_to_job(0, 70);
+    EXPECT_EQ(row()["iterations_total"], 70);
+    EXPECT_EQ(row()["estimate"], "stated");
+    EXPECT_DOUBLE_EQ(row()["left_s"], 0.07);
+}
+
+TEST_F(RunHistoryTest, AfterARestartTheClientMayComeFirst) {
+    run_to_end(1, 2, 500);
+    server_.reset();
+    server_ = std::move(Server::open(options_)).value();
+    job_ = 7;
+    const auto client = attach_to_job(100);
+    EXPECT_FALSE(row().contains("estimate"));
+    const auto runner = announce(7, 1, 2);
+    EXPECT_EQ(row()["iterations_total"], 500);
+    EXPECT_EQ(row()["estimate"], "history");
+    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
+    EXPECT_EQ(row()["job"], 7);
+}
+
+TEST_F(RunHistoryTest, AfterARestartWhatIsDoneIsSubtracted) {
+    run_to_end(1, 2, 500);
+    server_.reset();
+    server_ = std::move(Server::open(options_)).value();
+    const auto runner = announce(7, 1, 2);
+    const auto client = attach_to_job(100);
+    EXPECT_EQ(row()["iterations_total"], 500);
+    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
+}
+
+TEST_F(RunHistoryTest, OnlyRunsThatAreSaidToHaveEndedAreRemembered) {
+    {
+        auto runner = announce(0, 1, 2);
+        const auto client = attach_to_job();
+        client->page().iterations = 500;
+        client->say(wire::Leave{});
+        step();
+        runner->hang_up();
+        step();
+    }
+    run_to_end(3, 4, 500, /*status=*/1);
+    run_to_end(0, 0, 500);  // of an older version, that gives no keys
+    for (const std::uint64_t command : {1u, 3u, 0u}) {
+        const auto runner = announce(0, command, command + 1);
+        const auto client = attach_to_job();
+        EXPECT_FALSE(row().contains("estimate")) << command;
+        client->say(wire::Leave{});
+        step();
+    }
+}
+
+TEST_F(RunHistoryTest, AJobIsAsLongAsTheLongestOfItsClients) {
+    IdleProcess process;
+    auto runner = announce(0, 1, 2);
+    wire::Attach of_job;
+    of_job.job = job_;
+    auto other = attach(process.connect(), of_job);
+    ASSERT_TRUE(other);
+    auto client = attach_to_job();
+    client->page().iterations = 300;
+    client->say(wire::Leave{});
+    step();
+    other->page().iterations = 20;  // it has not left yet when the job ends
+    runner->say(wire::Ended{0, 1});
+    step();
+    process.end();
+    step();
+    runner = announce(0, 1, 2);
+    client = attach_to_job();
+    EXPECT_EQ(row()["iterations_total"], 300);
+}
+
+TEST_F(RunHistoryTest, ThatAJobHasEndedIsForItsRunnerToSay) {
+    auto stranger = connect();
+    stranger->say(wire::Ended{0, 1});
+    step();
+    EXPECT_TRUE(heard<wire::Sorry>(*stranger));
 }
 
 // Who leaves with figures that cannot be is gone all the same: its number is free for the next.

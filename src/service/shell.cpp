@@ -53,6 +53,12 @@ std::string account_of(const Session& session) {
 
 bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
 
+/// What is left of the length of an earlier run; 0: not known. Some of it may be done, under the service before this one.
+std::uint64_t past_length_left(const Session& session) {
+    const std::uint64_t length = session.past.iterations;
+    return length > session.iterations_before ? length - session.iterations_before : 0;
+}
+
 }  // namespace
 
 Instant now() {
@@ -210,6 +216,11 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     e.pageable = !(attach.flags & wire::Attach::kUnpageable);
     e.iterations_total = attach.iterations_total;
     e.iteration_time = {static_cast<std::int64_t>(attach.iteration_time_ns)};
+    if (e.iterations_total == 0) {
+        e.iterations_total = past_length_left(added);
+        added.length_is_past = e.iterations_total > 0;
+    }
+    if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
         e.persistent = added.persistent_told = {static_cast<std::int64_t>(attach.persistent)};
@@ -262,6 +273,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.pid,
             account_of(session));
+        tell_departure_(session);
         feed(event::Leave{id, session.page->iterations - session.iterations_told});
         if (engine_.find(id)) feed(event::Die{id});  // its figures made no sense
         remove(session);
@@ -294,6 +306,7 @@ void Shell::disconnected(Session& session) {
 void Shell::died(Session& session) {
     log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {}", index_of(session.id), session.name, session.pid,
         account_of(session));
+    tell_departure_(session);
     if (engine_.find(session.id)) feed(event::Die{session.id});
     remove(session);
 }
@@ -301,6 +314,30 @@ void Shell::died(Session& session) {
 void Shell::remove(Session& session) {
     sessions_.erase(session.id);
     roster_changed_ = true;
+}
+
+void Shell::expect(Session& session, const history::Figures& past) {
+    session.past = past;
+    const Client* client = engine_.find(session.id);
+    const std::uint64_t left = past_length_left(session);
+    if (!client || client->facts.iterations_total > 0 || left == 0) return;
+    adjust(session, client->facts.priority, client->facts.weight, left);
+    session.length_is_past = true;
+}
+
+history::Figures Shell::figures_of(const Session& session) const {
+    const ControlPage& page = *session.page;
+    history::Figures figures;
+    figures.iterations = page.iterations;
+    figures.persistent = {static_cast<std::int64_t>(page.persistent.load())};
+    figures.ephemeral = {static_cast<std::int64_t>(page.ephemeral.load())};
+    if (figures.iterations == 0) return figures;
+    // The engine leaves the first iterations out, but it may not have heard of all the others.
+    const Client* client = engine_.find(session.id);
+    const bool told = client && session.iterations_told == figures.iterations && client->facts.iteration_time.ns > 0;
+    figures.iteration_time =
+        told ? client->facts.iteration_time : Duration{static_cast<std::int64_t>(page.busy_ns.load() / figures.iterations)};
+    return figures;
 }
 
 // ------------------------------------------------------------------------------------------------------ now and then
@@ -433,6 +470,8 @@ void Shell::pause(Session& session, bool paused) {
 
 void Shell::adjust(Session& session, int priority, double weight, std::uint64_t iterations_total) {
     look_at_holders();
+    const Client* client = engine_.find(session.id);
+    if (client && client->facts.iterations_total != iterations_total) session.length_is_past = false;
     feed(event::Adjust{session.id, priority, weight, iterations_total});
 }
 

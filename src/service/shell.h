@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "core/engine.h"
 #include "device/device.h"
+#include "history/store.h"
 #include "service/options.h"
 #include "service/roster.h"
 #include "service/trace_file.h"
@@ -58,6 +60,9 @@ struct Session {
     Bytes ephemeral_told;
     double occupancy = 1;
 
+    history::Figures past;        ///< what earlier runs of its command showed
+    bool length_is_past = false;  ///< its iterations_total is that of an earlier run, and may be wrong
+
     Session() = default;
     ~Session();
     Session(const Session&) = delete;
@@ -85,6 +90,13 @@ public:
     void disconnected(Session& session);
     /// Its process is gone. The session is no more.
     void died(Session& session);
+
+    /// What is known of its command, if that comes after it attached: from then on it counts as stated, unless more was.
+    void expect(Session& session, const history::Figures& past);
+    /// `tell` hears of each client that leaves or dies, just before it is forgotten.
+    void on_departure(std::function<void(const Session&)> tell) { tell_departure_ = std::move(tell); }
+    /// What a client has shown so far.
+    history::Figures figures_of(const Session& session) const;
 
     /// Whatever is due now: timers, holders that idle, processes that stopped.
     void tick();
@@ -162,6 +174,7 @@ private:
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
     std::string roster_path_;
+    std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
     Instant flush_at_ = kNever;
 };
 

@@ -32,6 +32,7 @@ struct Job {
     Duration think;             ///< host time between iterations
     Duration startup;           ///< host time before the first iteration
     double occupancy = 1.0;     ///< share of the device it can use alone
+    std::string command;        ///< what `salus bench` runs; empty: a stand-in. The simulator needs none
     bool random_think = false;  ///< exponentially distributed with mean `think`: requests at random times
 
     // What the swarm adds.

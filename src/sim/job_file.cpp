@@ -113,6 +113,11 @@ constexpr auto kColumns = std::to_array<Column>({
     {"occupancy", false, Range{.low = 0, .high = 1, .above_low = true},
      [](Job& job, const Field& field) { job.occupancy = field.number; },
      [](const Job& job) { return fmt::format("{}", job.occupancy); }},
+    {"command",
+     false,
+     {},
+     [](Job& job, const Field& field) { job.command = field.text; },
+     [](const Job& job) { return job.command.empty() ? std::string() : format_name(job.command); }},
 });
 
 constexpr auto kNames = [] {

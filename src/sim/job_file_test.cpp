@@ -13,7 +13,7 @@ namespace salus::sim {
 namespace {
 
 const std::string kHeader = "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib";
-const std::string kEveryHeader = kHeader + ",priority,weight,user,think_ms,startup_s,occupancy";
+const std::string kEveryHeader = kHeader + ",priority,weight,user,think_ms,startup_s,occupancy,command";
 
 std::string error_of(std::string_view text) {
     const auto result = parse_job_file(text, "jobs.csv");
@@ -23,7 +23,7 @@ std::string error_of(std::string_view text) {
 /// Every member that has a column.
 auto columns(const Job& j) {
     return std::tuple(j.name, j.arrival, j.iterations, j.iteration_time, j.persistent, j.ephemeral, j.priority, j.weight,
-                      j.user, j.think, j.startup, j.occupancy);
+                      j.user, j.think, j.startup, j.occupancy, j.command);
 }
 
 void expect_equal(std::span<const Job> jobs, std::span<const Job> expected) {
@@ -62,7 +62,7 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
 }
 
 TEST(JobFile, OptionalColumnsAndEmptyFieldsKeepTheDefault) {
-    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",\n"}) {
+    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,\n"}) {
         const auto jobs = parse_job_file(text, "jobs.csv");
         ASSERT_TRUE(jobs) << jobs.error();
         Job expected;
@@ -119,7 +119,7 @@ TEST(JobFile, ErrorsOfTheHeader) {
         {"Name\n", "1: column 1 (Name): no such column; did you mean name?"},
         {"name,colour\n",
          "1: column 2 (colour): no such column; there are name, arrival_s, iterations, iteration_ms, persistent_mib, "
-         "ephemeral_mib, priority, weight, user, think_ms, startup_s, occupancy"},
+         "ephemeral_mib, priority, weight, user, think_ms, startup_s, occupancy, command"},
         {kHeader + ",\n", "1: column 7: it has no name"},
         {"name,user,\"name\"\n", "1: column 3 (name): it is column 1 already"},
         {"\nname,iterations,persistent_mib\n", "2: the header lacks arrival_s, iteration_ms, ephemeral_mib"},
@@ -197,14 +197,14 @@ TEST(JobFile, ErrorsOfOptionalColumns) {
         {"0,1,0,0,0,-1", "12 (occupancy): '-1' is not above 0 and at most 1"},
     };
     for (const auto& [fields, error] : kCases) {
-        EXPECT_EQ(error_of(kEveryHeader + "\na,0,3,5,1,1," + fields), "jobs.csv:2: column " + error) << fields;
+        EXPECT_EQ(error_of(kEveryHeader + "\na,0,3,5,1,1," + fields + ","), "jobs.csv:2: column " + error) << fields;
     }
 }
 
 TEST(JobFile, TakesTheLargestFigures) {
     const auto jobs = parse_job_file(kEveryHeader +
-                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1\n"
-                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300\n",
+                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1,\n"
+                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,\n",
                                      "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     const Job& a = jobs.value()[0];
@@ -228,8 +228,9 @@ TEST(JobFile, WritesACsvForPeople) {
     job.ephemeral = Bytes{mebibytes(6217).count + 524288};
     job.startup = nanoseconds(10);
     job.occupancy = 0.1;
+    job.command = "python a.py, b";
     EXPECT_EQ(format_job_file({&job, 1}),
-              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1\n");
+              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1,\"python a.py, b\"\n");
 }
 
 TEST(JobFile, RoundTrip) {
@@ -253,6 +254,7 @@ TEST(JobFile, RoundTrip) {
         job.think = {upto(kTimeMax / static_cast<std::int64_t>(job.iterations))};
         job.startup = {upto(kTimeMax)};
         job.occupancy = 1.0 - random.uniform();
+        if (random.chance(0.5)) job.command = "run " + job.name;
     }
     const auto again = parse_job_file(format_job_file(jobs), "jobs.csv");
     ASSERT_TRUE(again) << again.error();

@@ -24,8 +24,9 @@ bool clean(const Text<N>& text) {
 
 template <typename T>
 bool text_is_clean(const T& message) {
-    if constexpr (std::is_same_v<T, Run>) return clean(message.name) && clean(message.log);
-    else if constexpr (requires { message.name; }) return clean(message.name);
+    if constexpr (std::is_same_v<T, Run>) {
+        return clean(message.name) && clean(message.log) && clean(message.command);
+    } else if constexpr (requires { message.name; }) return clean(message.name);
     else if constexpr (requires { message.why; }) return clean(message.why);
     else if constexpr (requires { message.line; }) return clean(message.line);
     else return true;

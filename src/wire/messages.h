@@ -140,11 +140,20 @@ struct Run {
     static constexpr std::uint16_t kType = 40;
     std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
     Text<64> name;
-    Text<256> log;  ///< path, if detached
+    Text<256> log;                  ///< path, if detached
+    std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the run is not remembered
+    std::uint64_t program_key = 0;
+    Text<160> command;  ///< to be shown, as much of it as there is room for
 };
 struct Running {
     static constexpr std::uint16_t kType = 41;
     std::uint32_t job = 0;
+};
+/// The command of `salus run` has ended. The service writes the run down, then closes the connection.
+struct Ended {
+    static constexpr std::uint16_t kType = 44;
+    std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
+    std::uint64_t took_ns = 0;  ///< services may have come and gone: only `salus run` has seen all of it
 };
 /// `verb` and its argument, as typed: "ps", "policy srtf", "set 3 priority=5".
 struct Command {
@@ -158,8 +167,9 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
-                             MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Command, Answer>;
+using Message =
+    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, MapLane,
+                 UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;
 

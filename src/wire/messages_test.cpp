@@ -40,8 +40,11 @@ auto fields(const Deny& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
-auto fields(const Run& m) { return std::tuple(m.job, shown(m.name), shown(m.log)); }
+auto fields(const Run& m) {
+    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command));
+}
 auto fields(const Running& m) { return std::tuple(m.job); }
+auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const Command& m) { return std::tuple(shown(m.line)); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
@@ -63,6 +66,9 @@ std::vector<Message> examples() {
     run.job = 12;
     run.name = Text<64>("söze");
     run.log = Text<256>("/home/a b/log");
+    run.command_key = kLarge;
+    run.program_key = kLarge + 1;
+    run.command = Text<160>("python train.py --lr 0.1");
     return {attach,
             Acknowledge{1, 0xfffffff0u},
             PagedOut{},
@@ -83,6 +89,7 @@ std::vector<Message> examples() {
             Refuse{kLarge, kLarge + 1},
             run,
             Running{12},
+            Ended{-9, kLarge},
             Command{Text<384>("set 3 priority=5")},
             Answer{1, kLarge}};
 }
@@ -197,11 +204,9 @@ struct Place {
     std::size_t size;
 };
 std::vector<Place> texts() {
-    return {{Attach{}, kBodyAt + offsetof(Attach, name), 64},
-            {Sorry{}, kBodyAt + offsetof(Sorry, why), 256},
-            {Run{}, kBodyAt + offsetof(Run, name), 64},
-            {Run{}, kBodyAt + offsetof(Run, log), 256},
-            {Command{}, kBodyAt + offsetof(Command, line), 384}};
+    return {{Attach{}, kBodyAt + offsetof(Attach, name), 64}, {Sorry{}, kBodyAt + offsetof(Sorry, why), 256},
+            {Run{}, kBodyAt + offsetof(Run, name), 64},       {Run{}, kBodyAt + offsetof(Run, log), 256},
+            {Run{}, kBodyAt + offsetof(Run, command), 160},   {Command{}, kBodyAt + offsetof(Command, line), 384}};
 }
 
 TEST(Messages, TextWithoutAnEndIsNone) {

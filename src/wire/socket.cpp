@@ -126,4 +126,17 @@ std::string default_socket() {
     return own;
 }
 
+std::string user_directory(const char* variable, const char* below_home) {
+    const char* named = std::getenv(variable);
+    if (named && *named) return std::string(named) + "/salus";
+    const char* home = std::getenv("HOME");
+    if (home && *home) return std::string(home) + below_home + "/salus";
+    return "/tmp/salus-" + std::to_string(::getuid());
+}
+
+std::string default_state_directory() {
+    const char* named = std::getenv("SALUS_STATE");
+    return named && *named ? named : user_directory("XDG_STATE_HOME", "/.local/state");
+}
+
 }  // namespace salus::wire

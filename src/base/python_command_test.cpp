@@ -1,8 +1,8 @@
-#include "cli/python_command.h"
+#include "base/python_command.h"
 
 #include <gtest/gtest.h>
 
-namespace salus::cli {
+namespace salus {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -32,7 +32,7 @@ TEST(PythonCommand, SaysWhichOptionShutsTheAdaptorOut) {
         {{"python", "-W", "-I", "train.py"}, 0},  // an argument of -W
         {{"python", "-Xdev", "-I", "train.py"}, 'I'},
         {{"python", "-XI", "train.py"}, 0},
-        {{"python", "--", "-I"}, 0},
+        {{"python", "--check-hash-based-pycs", "never", "-E", "train.py"}, 'E'},
         {{"python", "-s", "-P", "-B", "train.py"}, 0},
     };
     for (const Case& c : cases) {
@@ -52,4 +52,4 @@ TEST(PythonCommand, GivesAJobItsName) {
 }
 
 }  // namespace
-}  // namespace salus::cli
+}  // namespace salus

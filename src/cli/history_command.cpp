@@ -1,0 +1,92 @@
+// salus history: what is known of commands that have run. Needs no service: the file is read and changed as it lies there.
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/history_view.h"
+#include "cli/service_link.h"
+#include "cli/status_view.h"
+#include "history/store.h"
+
+namespace salus::cli {
+namespace {
+
+/// The service writes now and then, and not for long.
+constexpr Duration kPatience = seconds(2);
+
+struct Arguments {
+    bool json = false;
+    bool all = false;
+    std::string part;
+};
+
+/// Of the service that runs, else of the one that would.
+std::string history_file() {
+    std::string state = wire::default_state_directory();
+    if (const Result<std::string> answer = ask_service(wire::default_socket(), "status")) {
+        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
+        if (const std::string told = text_in(part_of(status, "service"), "state"); !told.empty()) state = told;
+    }
+    return state + "/" + history::kFileName;
+}
+
+/// Nothing: no command has ended yet.
+std::unique_ptr<history::Store> open_store() {
+    const std::string path = history_file();
+    std::error_code error;
+    if (!std::filesystem::exists(path, error) && !error) return nullptr;
+    Result<std::unique_ptr<history::Store>> store = history::Store::open(path, kPatience);
+    if (!store) throw Failure{store.error()};
+    return std::move(store).value();
+}
+
+/// Everybody's for root, as with jobs.
+std::optional<unsigned> whose() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
+
+int show(bool as_json) {
+    std::vector<history::Record> records;
+    if (const auto store = open_store()) {
+        Result<std::vector<history::Record>> listed = store->list(whose());
+        if (!listed) throw Failure{listed.error()};
+        records = std::move(listed).value();
+    }
+    fmt::print("{}", as_json ? history_json(records) : format_history(records, static_cast<double>(::time(nullptr))));
+    return 0;
+}
+
+int clear(const Arguments& a) {
+    if (a.part.empty() != a.all) throw UsageError{"history clear: give either a part of a command or --all"};
+    std::uint64_t cleared = 0;
+    if (const auto store = open_store()) {
+        const Result<std::uint64_t> done = store->clear(whose(), a.part);
+        if (!done) throw Failure{done.error()};
+        cleared = done.value();
+    }
+    fmt::print("{} command{} forgotten\n", cleared, cleared == 1 ? "" : "s");
+    return 0;
+}
+
+}  // namespace
+
+void add_history_command(CLI::App& program, Action& action) {
+    auto a = std::make_shared<Arguments>();
+    CLI::App* list = program.add_subcommand("history", "List the commands that have run, and what is known of them");
+    list->add_flag("--json", a->json, "Print JSON");
+    list->callback([a, list, &action] {
+        if (list->get_subcommands().empty()) action = [a] { return show(a->json); };
+    });
+    CLI::App* forget = list->add_subcommand("clear", "Forget commands");
+    forget->add_option("command", a->part, "Those that contain this text");
+    forget->add_flag("--all", a->all, "All of them");
+    forget->callback([a, &action] { action = [a] { return clear(*a); }; });
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,84 @@
+#include "cli/history_view.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/columns.h"
+#include "cli/status_view.h"
+
+namespace salus::cli {
+namespace {
+
+constexpr int kCommandEnd = 28;  ///< of what is cut in the middle
+constexpr int kCommandWidth = 2 * kCommandEnd + 3;
+
+/// Commands of one script differ at their ends: a long one is cut in the middle.
+std::string command_text(std::string_view command) {
+    const std::string text = printable(command);
+    const int width = width_of(text);
+    if (width <= kCommandWidth) return text;
+    const std::string without_end = cut(text, width - kCommandEnd);
+    return cut(text, kCommandEnd) + "..." + text.substr(without_end.size());
+}
+
+std::string iteration_text(Duration time) {
+    if (time.ns == 0) return "-";
+    const double ms = time.seconds() * 1e3;
+    return ms < 999.5 ? format_rate(ms) + " ms" : format_seconds(time.seconds());
+}
+
+std::string ended_text(const history::Run& run, double now_s) {
+    const std::string ago = format_seconds(std::max(now_s - run.ended_at_s, 0.0)) + " ago";
+    return run.status == 0 ? ago : fmt::format("{}, status {}", ago, run.status);
+}
+
+std::string size_text(Bytes size) { return size.count > 0 ? format_bytes(size) : "-"; }
+
+std::vector<std::string> cells_of(const history::Record& record, double now_s) {
+    const history::Run& run = record.last;
+    const history::Figures& figures = run.figures;
+    return {command_text(run.command),
+            std::to_string(record.runs),
+            figures.iterations > 0 ? std::to_string(figures.iterations) : "-",
+            iteration_text(figures.iteration_time),
+            size_text(figures.persistent),
+            size_text(figures.ephemeral),
+            format_seconds(run.took.seconds()),
+            ended_text(run, now_s)};
+}
+
+}  // namespace
+
+std::string format_history(const std::vector<history::Record>& records, double now_s) {
+    if (records.empty()) return "no history\n";
+    std::vector<std::vector<std::string>> rows;
+    for (const history::Record& record : records) rows.push_back(cells_of(record, now_s));
+    using enum Align;
+    return format_table({"COMMAND", "RUNS", "ITERATIONS", "ITERATION", "P", "T", "TOOK", "ENDED"},
+                        {kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
+}
+
+std::string history_json(const std::vector<history::Record>& records) {
+    using nlohmann::json;
+    json rows = json::array();
+    for (const history::Record& record : records) {
+        const history::Run& run = record.last;
+        rows.push_back({{"command", run.command},
+                        {"user", run.uid},
+                        {"runs", record.runs},
+                        {"iterations", run.figures.iterations},
+                        {"iteration_s", run.figures.iteration_time.seconds()},
+                        {"persistent", run.figures.persistent.count},
+                        {"ephemeral", run.figures.ephemeral.count},
+                        {"took_s", run.took.seconds()},
+                        {"ended_at_s", run.ended_at_s},
+                        {"status", run.status}});
+    }
+    // Commands are other people's bytes, and may have been cut within a character.
+    return rows.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace salus::cli

@@ -1,0 +1,44 @@
+#include "cli/job_environment.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/service_link.h"
+
+namespace salus::cli {
+
+Result<Adaptor> find_adaptor() {
+    const std::filesystem::path installed = std::filesystem::path(own_directory()).parent_path() / "lib";
+    const Adaptor adaptor{(installed / "salus" / "python" / "inject").string(), (installed / "libsalus.so.1").string()};
+    for (const std::string& path : {adaptor.inject, adaptor.library}) {
+        std::error_code error;
+        if (!std::filesystem::exists(path, error)) return Error{path + " is not there"};
+    }
+    return adaptor;
+}
+
+std::vector<std::pair<std::string, std::string>> job_environment(const JobIdentity& job) {
+    std::vector<std::pair<std::string, std::string>> variables = {
+        {"SALUS_SOCKET", job.socket},
+        {"SALUS_NAME", job.name},
+        {"SALUS_PRIORITY", std::to_string(job.priority)},
+        {"SALUS_WEIGHT", fmt::format("{}", job.weight)},
+        {"SALUS_OCCUPANCY", fmt::format("{}", job.occupancy)},
+    };
+    if (job.job != 0) variables.emplace_back("SALUS_JOB", std::to_string(job.job));
+    if (job.iterations > 0) variables.emplace_back("SALUS_ITERATIONS", std::to_string(job.iterations));
+    if (job.memory_hint) {
+        variables.emplace_back("SALUS_PERSISTENT_HINT", std::to_string(job.memory_hint->first.count));
+        variables.emplace_back("SALUS_EPHEMERAL_HINT", std::to_string(job.memory_hint->second.count));
+    }
+    if (const Result<Adaptor> adaptor = find_adaptor()) {
+        const char* path = std::getenv("PYTHONPATH");
+        variables.emplace_back("SALUS_LIBRARY", adaptor.value().library);
+        variables.emplace_back("PYTHONPATH", path && *path ? adaptor.value().inject + ":" + path : adaptor.value().inject);
+    }
+    return variables;
+}
+
+}  // namespace salus::cli

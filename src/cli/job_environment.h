@@ -1,0 +1,37 @@
+// What a job finds in its environment: who it is, where the service is, and how Python gets the adaptor.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace salus::cli {
+
+/// What a job loads, installed beside this program.
+struct Adaptor {
+    std::string inject;   ///< the directory that goes first on PYTHONPATH
+    std::string library;  ///< libsalus.so
+};
+/// An error says what is not there.
+Result<Adaptor> find_adaptor();
+
+struct JobIdentity {
+    std::string socket;
+    std::string name;
+    std::uint32_t job = 0;  ///< 0: no service gave it a number
+    int priority = 0;
+    double weight = 1;
+    double occupancy = 1;
+    std::uint64_t iterations = 0;  ///< 0: not known
+    std::optional<std::pair<Bytes, Bytes>> memory_hint;
+};
+
+/// Names and values; what is set already may be extended.
+std::vector<std::pair<std::string, std::string>> job_environment(const JobIdentity& job);
+
+}  // namespace salus::cli

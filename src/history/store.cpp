@@ -1,0 +1,275 @@
+#include "history/store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+namespace salus::history {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+
+/// All that the code below uses is named here, so that a table that lacks some of it shows when the file is opened.
+constexpr const char* kSchema = R"(
+    CREATE TABLE IF NOT EXISTS commands (
+        uid INTEGER NOT NULL,
+        command_key INTEGER NOT NULL,
+        program_key INTEGER NOT NULL,
+        command TEXT NOT NULL,
+        runs INTEGER NOT NULL,
+        iterations INTEGER NOT NULL,
+        iteration_ns INTEGER NOT NULL,
+        persistent INTEGER NOT NULL,
+        ephemeral INTEGER NOT NULL,
+        took_ns INTEGER NOT NULL,
+        ended_at_s REAL NOT NULL,
+        status INTEGER NOT NULL,
+        PRIMARY KEY (uid, command_key)
+    );
+    CREATE INDEX IF NOT EXISTS by_program ON commands (uid, program_key);
+    CREATE INDEX IF NOT EXISTS by_time ON commands (uid, ended_at_s);
+    PRAGMA user_version = 1;
+)";
+constexpr const char* kSelect =
+    "SELECT uid, command_key, program_key, command, runs, iterations, iteration_ns, persistent, ephemeral, took_ns, "
+    "ended_at_s, status FROM commands";
+
+/// One statement, from its binding to its last row.
+class Statement {
+public:
+    Statement(sqlite3* database, const std::string& sql) {
+        result_ = sqlite3_prepare_v2(database, sql.c_str(), -1, &statement_, nullptr);
+    }
+    ~Statement() { sqlite3_finalize(statement_); }
+    Statement(const Statement&) = delete;
+    Statement& operator=(const Statement&) = delete;
+
+    Statement& bind(std::int64_t value) { return bound(sqlite3_bind_int64(statement_, ++bound_, value)); }
+    Statement& bind(std::uint64_t value) { return bind(static_cast<std::int64_t>(value)); }
+    Statement& bind(unsigned value) { return bind(static_cast<std::int64_t>(value)); }
+    Statement& bind(int value) { return bind(static_cast<std::int64_t>(value)); }
+    Statement& bind(double value) { return bound(sqlite3_bind_double(statement_, ++bound_, value)); }
+    Statement& bind(std::string_view text) {
+        return bound(sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT));
+    }
+    Statement& bind(const std::optional<unsigned>& value) {
+        return value ? bind(*value) : bound(sqlite3_bind_null(statement_, ++bound_));
+    }
+
+    /// True: there is a row.
+    bool step() {
+        if (result_ == SQLITE_OK || result_ == SQLITE_ROW) result_ = sqlite3_step(statement_);
+        return result_ == SQLITE_ROW;
+    }
+    /// To the end; false if something went wrong.
+    bool run() {
+        while (step()) continue;
+        return ended_well();
+    }
+    bool ended_well() const { return result_ == SQLITE_DONE; }
+    int result() const { return result_; }
+
+    std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
+    double real(int column) const { return sqlite3_column_double(statement_, column); }
+    std::string text(int column) const {
+        const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+        return bytes ? std::string(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))) : "";
+    }
+
+private:
+    Statement& bound(int result) {
+        if (result_ == SQLITE_OK) result_ = result;
+        return *this;
+    }
+
+    sqlite3_stmt* statement_ = nullptr;
+    int result_ = SQLITE_OK;
+    int bound_ = 0;
+};
+
+/// Figures come from clients' pages and from a file that anybody may have written: what cannot be counts as not known.
+std::int64_t figure(std::int64_t value) { return value >= 0 && value <= std::int64_t{1} << 50 ? value : 0; }
+std::uint64_t count(std::int64_t value) { return static_cast<std::uint64_t>(figure(value)); }
+Duration span(std::int64_t ns) { return {std::max<std::int64_t>(ns, 0)}; }
+double moment(double s) { return std::isfinite(s) ? std::clamp(s, 0.0, 1e11) : 0; }
+
+Record record_in(const Statement& row) {
+    Record record;
+    Run& run = record.last;
+    run.uid = static_cast<unsigned>(row.integer(0));
+    run.keys = {static_cast<std::uint64_t>(row.integer(1)), static_cast<std::uint64_t>(row.integer(2))};
+    run.command = row.text(3);
+    record.runs = count(row.integer(4));
+    run.figures = {count(row.integer(5)), {figure(row.integer(6))}, {figure(row.integer(7))}, {figure(row.integer(8))}};
+    run.took = span(row.integer(9));
+    run.ended_at_s = moment(row.real(10));
+    run.status = static_cast<int>(row.integer(11));
+    return record;
+}
+
+bool is_broken(int result) {
+    const int primary = result & 0xff;
+    // An error in a statement of ours means that the tables are not what they should be.
+    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_ERROR;
+}
+
+/// What belongs to a file goes with it: the next one must not find it.
+void set_aside(const std::string& path) {
+    std::rename(path.c_str(), (path + ".broken").c_str());
+    for (const char* suffix : {"-wal", "-shm"}) ::unlink((path + suffix).c_str());
+}
+
+}  // namespace
+
+void Store::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
+
+// ---------------------------------------------------------------------------------------------------------- opening
+
+Store::Opened Store::open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max) {
+    // Commands may name what is nobody else's business.
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0) return {nullptr, path + ": " + std::strerror(errno)};
+    ::close(file);
+    Opened opened;
+    Attempt made = attempt(path, patience);
+    if (made.fault == Fault::kBroken) {
+        set_aside(path);
+        opened.remark = made.why + "; it is now " + path + ".broken, and a new one begins";
+        const int again = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (again >= 0) ::close(again);
+        made = attempt(path, patience);
+    }
+    if (!made.store) opened.remark = made.why;
+    else made.store->commands_max_ = commands_max;
+    opened.store = std::move(made.store);
+    return opened;
+}
+
+Result<std::unique_ptr<Store>> Store::open(const std::string& path, Duration patience) {
+    Attempt made = attempt(path, patience);
+    if (!made.store) return Error{made.why};
+    return std::move(made.store);
+}
+
+Store::Attempt Store::attempt(const std::string& path, Duration patience) {
+    sqlite3* raw = nullptr;
+    const int opened = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    Attempt made;
+    made.store = std::unique_ptr<Store>(new Store(Database(raw)));
+    made.fault = Fault::kOther;
+    if (opened == SQLITE_OK) {
+        sqlite3_busy_timeout(raw, static_cast<int>(patience.ns / 1'000'000));
+        made.fault = made.store->prepare(made.why);
+    }
+    if (made.fault == Fault::kNone) return made;
+    if (made.why.empty()) made.why = raw ? sqlite3_errmsg(raw) : "out of memory";
+    made.why = path + ": " + made.why;
+    made.store.reset();
+    return made;
+}
+
+/// Makes the tables, or looks at those that are there.
+Store::Fault Store::prepare(std::string& why) {
+    Statement version(database_.get(), "PRAGMA user_version");
+    if (!version.step()) return is_broken(version.result()) ? Fault::kBroken : Fault::kOther;
+    if (version.integer(0) > kVersion) {
+        why = "it is of a newer version, and left alone";
+        return Fault::kNewer;
+    }
+    static_cast<void>(version.run());  // it would keep the file locked
+    // Others may read while one writes; where the file system cannot do that, it works all the same.
+    execute("PRAGMA journal_mode = WAL");
+    execute("PRAGMA synchronous = NORMAL");
+    Statement check(database_.get(), "PRAGMA quick_check(1)");
+    const bool whole = check.step() && check.text(0) == "ok";
+    if (!whole && (check.result() == SQLITE_ROW || is_broken(check.result()))) {
+        why = "it is damaged";
+        return Fault::kBroken;
+    }
+    if (!check.run() || !execute("BEGIN IMMEDIATE")) return Fault::kOther;
+    const bool made = execute(kSchema);
+    const int result = sqlite3_extended_errcode(database_.get());
+    if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
+    Statement columns(database_.get(), kSelect);
+    if (is_broken(columns.result())) why = "its tables are not ours";
+    return is_broken(columns.result()) ? Fault::kBroken : Fault::kNone;
+}
+
+bool Store::execute(const char* sql) { return sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK; }
+
+Error Store::error() const { return Error{std::string("history: ") + sqlite3_errmsg(database_.get())}; }
+
+// ------------------------------------------------------------------------------------------------------------- using
+
+Result<bool> Store::record(const Run& run) {
+    if (!execute("BEGIN IMMEDIATE")) return error();
+    if (upsert(run) && trim(run.uid) && execute("COMMIT")) return true;
+    const Error why = error();
+    execute("ROLLBACK");
+    return why;
+}
+
+/// Figures are replaced as a whole: those of the last run that ended well or, while none has, of the last.
+bool Store::upsert(const Run& run) {
+    const bool complete = run.status == 0 && run.figures.iterations > 0;
+    Statement statement(database_.get(), R"(
+        INSERT INTO commands VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+        ON CONFLICT (uid, command_key) DO UPDATE SET
+            program_key = excluded.program_key, command = excluded.command, runs = runs + 1,
+            ended_at_s = excluded.ended_at_s, status = excluded.status,
+            iteration_ns = iif(excluded.iterations > 0 OR iterations = 0, excluded.iteration_ns, iteration_ns),
+            persistent = iif(excluded.iterations > 0 OR iterations = 0, excluded.persistent, persistent),
+            ephemeral = iif(excluded.iterations > 0 OR iterations = 0, excluded.ephemeral, ephemeral),
+            took_ns = iif(excluded.iterations > 0 OR iterations = 0, excluded.took_ns, took_ns),
+            iterations = iif(excluded.iterations > 0, excluded.iterations, iterations))");
+    statement.bind(run.uid).bind(run.keys.command).bind(run.keys.program).bind(std::string_view(run.command));
+    statement.bind(complete ? figure(static_cast<std::int64_t>(run.figures.iterations)) : 0);
+    statement.bind(figure(run.figures.iteration_time.ns));
+    statement.bind(figure(run.figures.persistent.count)).bind(figure(run.figures.ephemeral.count));
+    statement.bind(span(run.took.ns).ns).bind(moment(run.ended_at_s)).bind(run.status);
+    return statement.run();
+}
+
+bool Store::trim(unsigned uid) {
+    Statement statement(database_.get(), R"(
+        DELETE FROM commands WHERE rowid IN
+            (SELECT rowid FROM commands WHERE uid = ?1 ORDER BY ended_at_s DESC, rowid DESC LIMIT -1 OFFSET ?2))");
+    return statement.bind(uid).bind(commands_max_).run();
+}
+
+Result<Figures> Store::find(unsigned uid, CommandKeys keys) {
+    Statement statement(database_.get(), std::string(kSelect) +
+                                             " WHERE uid = ?1 AND program_key = ?2 AND iterations > 0"
+                                             " ORDER BY command_key = ?3 DESC, ended_at_s DESC LIMIT 1");
+    statement.bind(uid).bind(keys.program).bind(keys.command);
+    if (statement.step()) return record_in(statement).last.figures;
+    if (!statement.ended_well()) return error();
+    return Figures{};
+}
+
+Result<std::vector<Record>> Store::list(std::optional<unsigned> uid) {
+    Statement statement(database_.get(),
+                        std::string(kSelect) + " WHERE ?1 IS NULL OR uid = ?1 ORDER BY ended_at_s DESC, rowid DESC");
+    statement.bind(uid);
+    std::vector<Record> records;
+    while (statement.step()) records.push_back(record_in(statement));
+    if (!statement.ended_well()) return error();
+    return records;
+}
+
+Result<std::uint64_t> Store::clear(std::optional<unsigned> uid, std::string_view part) {
+    Statement statement(database_.get(),
+                        "DELETE FROM commands WHERE (?1 IS NULL OR uid = ?1) AND (?2 = '' OR instr(command, ?2) > 0)");
+    statement.bind(uid).bind(part);
+    if (!statement.run()) return error();
+    return static_cast<std::uint64_t>(sqlite3_changes(database_.get()));
+}
+
+}  // namespace salus::history

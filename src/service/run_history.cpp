@@ -1,0 +1,51 @@
+#include "service/run_history.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "service/log.h"
+
+namespace salus::service {
+namespace {
+
+/// Clients wait while the service waits for the file.
+constexpr Duration kPatience = milliseconds(50);
+
+double unix_time_s() {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+history::Figures whole_of(const history::Figures& a, const history::Figures& b) {
+    history::Figures whole = a.iterations >= b.iterations ? a : b;
+    whole.persistent = std::max(a.persistent, b.persistent);
+    whole.ephemeral = std::max(a.ephemeral, b.ephemeral);
+    return whole;
+}
+
+RunHistory::RunHistory(const std::string& state_directory) {
+    history::Store::Opened opened = history::Store::open_or_replace(state_directory + "/" + history::kFileName, kPatience);
+    if (!opened.remark.empty()) log(LogLevel::kWarning, "the history of jobs: {}", opened.remark);
+    store_ = std::move(opened.store);
+}
+
+history::Figures RunHistory::recall(unsigned uid, history::CommandKeys keys) {
+    if (!store_ || keys.command == 0) return {};
+    const Result<history::Figures> found = store_->find(uid, keys);
+    if (found) return found.value();
+    log(LogLevel::kWarning, "the history of jobs cannot be read: {}", found.error());
+    return {};
+}
+
+void RunHistory::record(history::Run run) {
+    if (!store_ || run.keys.command == 0) return;
+    run.ended_at_s = unix_time_s();
+    const Result<bool> recorded = store_->record(run);
+    if (!recorded) log(LogLevel::kWarning, "a run is not remembered: {}", recorded.error());
+}
+
+}  // namespace salus::service

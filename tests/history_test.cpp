@@ -1,0 +1,233 @@
+// What earlier runs of a command tell of the next, with real processes.
+#include "tests/processes_fixture.h"
+
+namespace salus::test {
+namespace {
+
+using nlohmann::json;
+
+/// A command is the same whatever its script does: so a second run can be held up where one wants to look at it.
+class History : public ::testing::Test {
+protected:
+    History() : machine_({"--capacity", "1GiB", "--lanes", "1", "--policy", "srtf"}) {}
+    /// `salus run` starts a new service when the last one is gone: that one is not the machine's.
+    ~History() override { machine_.salus({"stop", "--force"}).wait(); }
+
+    /// From now on the command `name` is a job with these options.
+    std::string command(const std::string& name, const std::string& options) {
+        const std::string path = machine_.path(name);
+        std::ofstream(path + ".new") << "#!/bin/sh\nexec " << SALUS_JOB_BINARY
+                                     << " --persistent 4MiB --ephemeral 8MiB --block 4MiB --touch pages --quiet " << options
+                                     << "\n";
+        ::chmod((path + ".new").c_str(), 0755);
+        std::filesystem::rename(path + ".new", path);
+        return path;
+    }
+    Process run(const std::string& name, std::vector<std::string> options = {}, const std::string& argument = "") {
+        std::vector<std::string> words = {"run", "--name", name};
+        words.insert(words.end(), options.begin(), options.end());
+        words.insert(words.end(), {"--", machine_.path(name)});
+        if (!argument.empty()) words.push_back(argument);
+        return machine_.salus(words);
+    }
+    void run_to_end(const std::string& name, const std::string& options) {
+        command(name, options);
+        Process job = run(name);
+        EXPECT_EQ(job.wait(), 0) << job.output();
+    }
+    json listed() {
+        Process list = machine_.salus({"history", "--json"});
+        EXPECT_EQ(list.wait(), 0) << list.output();
+        return json::parse(list.output(), nullptr, false);
+    }
+    /// It has done so much, and stays there.
+    bool stands_at(const std::string& name, std::uint64_t iterations) {
+        return eventually([&] { return machine_.iterations(name) == iterations; });
+    }
+    void kill(const std::string& name, Process& runner) {
+        EXPECT_EQ(machine_.salus({"kill", name}).wait(), 0);
+        EXPECT_EQ(runner.wait(), 128 + SIGTERM);
+    }
+
+    Machine machine_;
+};
+
+TEST_F(History, TheSecondRunShowsHowMuchIsLeft) {
+    run_to_end("train", "--work 500 --iterations 60");
+    json known = listed();
+    ASSERT_EQ(known.size(), 1u) << known;
+    EXPECT_EQ(known[0]["command"], machine_.path("train"));
+    EXPECT_EQ(known[0]["runs"], 1);
+    EXPECT_EQ(known[0]["iterations"], 60);
+    EXPECT_EQ(known[0]["status"], 0);
+    EXPECT_GT(known[0]["iteration_s"], 0.0001);
+    EXPECT_GT(known[0]["took_s"], 60 * known[0]["iteration_s"].get<double>());
+    EXPECT_GE(known[0]["persistent"], 4 << 20);
+    EXPECT_GE(known[0]["ephemeral"], 7 << 20);
+
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train");
+    ASSERT_TRUE(stands_at("train", 20)) << machine_.status();
+    Process ps = machine_.salus({"ps", "--json"});
+    ASSERT_EQ(ps.wait(), 0);
+    const json row = json::parse(ps.output())[0];
+    EXPECT_EQ(row["iterations_total"], 60);
+    EXPECT_EQ(row["estimate"], "history");
+    EXPECT_GT(row["left_s"], 0.0);
+    Process table = machine_.salus({"ps"});
+    ASSERT_EQ(table.wait(), 0);
+    EXPECT_NE(table.output().find(" 20/~60 "), std::string::npos) << table.output();
+    kill("train", second);
+
+    known = listed();
+    EXPECT_EQ(known[0]["runs"], 2);
+    EXPECT_EQ(known[0]["iterations"], 60) << "a run that failed sets no length";
+    EXPECT_EQ(known[0]["status"], 128 + SIGTERM);
+}
+
+TEST_F(History, WhatIsStatedCounts) {
+    run_to_end("train", "--work 500 --iterations 60");
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train", {"--iterations", "1000"});
+    ASSERT_TRUE(stands_at("train", 20));
+    EXPECT_EQ(machine_.row("train")["iterations_total"], 1000);
+    EXPECT_EQ(machine_.row("train")["estimate"], "stated");
+    kill("train", second);
+}
+
+TEST_F(History, OtherArgumentsAreEstimatedFromTheSameProgram) {
+    run_to_end("train", "--work 500 --iterations 60");
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle #");
+    Process second = run("train", {}, "--lr=0.1");
+    ASSERT_TRUE(stands_at("train", 20));
+    EXPECT_EQ(machine_.row("train")["iterations_total"], 60);
+    kill("train", second);
+    EXPECT_EQ(listed().size(), 2u);
+}
+
+TEST_F(History, AFailedRunIsCountedAndSetsNoLength) {
+    command("train", "--work 500 --iterations 60 --crash-at 10");
+    EXPECT_EQ(run("train").wait(), 128 + SIGKILL);
+    const json known = listed();
+    ASSERT_EQ(known.size(), 1u) << known;
+    EXPECT_EQ(known[0]["runs"], 1);
+    EXPECT_EQ(known[0]["iterations"], 0);
+    EXPECT_EQ(known[0]["status"], 128 + SIGKILL);
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train");
+    ASSERT_TRUE(stands_at("train", 20));
+    EXPECT_FALSE(machine_.row("train").contains("estimate"));
+    kill("train", second);
+}
+
+TEST_F(History, ARunWhoseRunnerIsKilledIsNotRemembered) {
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process runner = run("train");
+    ASSERT_TRUE(stands_at("train", 20));
+    const pid_t job = machine_.row("train").value("pid", 0);
+    ASSERT_GT(job, 0);
+    runner.signal(SIGKILL);
+    EXPECT_EQ(runner.wait(), 128 + SIGKILL);
+    ::kill(job, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return machine_.row("train").empty(); }));
+    EXPECT_TRUE(listed().empty());
+}
+
+TEST_F(History, IsThereAfterTheServiceWasKilled) {
+    run_to_end("train", "--work 500 --iterations 60");
+    machine_.service().signal(SIGKILL);
+    machine_.service().wait();
+    EXPECT_EQ(listed().size(), 1u) << "without a service, too";
+    machine_.start_service();
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train");
+    ASSERT_TRUE(stands_at("train", 20));
+    EXPECT_EQ(machine_.row("train")["iterations_total"], 60);
+    kill("train", second);
+}
+
+TEST_F(History, TheEstimateOutlivesTheService) {
+    run_to_end("train", "--work 100 --iterations 600");
+    command("train", "--work 100 --iterations 600 --think-ms 5");
+    Process second = run("train");
+    ASSERT_TRUE(eventually([&] { return machine_.iterations("train") >= 20; }));
+    machine_.service().signal(SIGKILL);
+    machine_.service().wait();
+    // salus run starts the next one
+    json row;
+    ASSERT_TRUE(eventually([&] {
+        row = machine_.row("train");
+        return row.value("iterations_before", 0) >= 20 && row.contains("left_s");
+    })) << machine_.status();
+    EXPECT_EQ(row["iterations_total"], 600);
+    EXPECT_EQ(row["estimate"], "history");
+    EXPECT_EQ(second.wait(), 0) << second.output();
+    const json known = listed();
+    EXPECT_EQ(known[0]["runs"], 2);
+    EXPECT_EQ(known[0]["iterations"], 600) << "those under the first service count";
+    EXPECT_GT(known[0]["took_s"], 600 * 0.005);
+}
+
+TEST_F(History, IsClearedByCommandOrAsAWhole) {
+    for (const char* name : {"train", "train2", "test"}) run_to_end(name, "--work 100 --iterations 5");
+    const auto says = [&](std::vector<std::string> arguments, int status) {
+        arguments.insert(arguments.begin(), {"history"});
+        Process command = machine_.salus(arguments);
+        EXPECT_EQ(command.wait(), status) << command.output();
+        return command.output();
+    };
+    const std::string usage = "salus: history clear: give either a part of a command or --all\n";
+    EXPECT_EQ(says({"clear"}, 2), usage);
+    EXPECT_EQ(says({"clear", "train", "--all"}, 2), usage);
+    EXPECT_EQ(says({"clear", "no such"}, 0), "0 commands forgotten\n");
+    EXPECT_EQ(says({"clear", "/train"}, 0), "2 commands forgotten\n");
+    EXPECT_EQ(listed().size(), 1u);
+    machine_.service().end();
+    EXPECT_NE(says({}, 0).find("/test "), std::string::npos);
+    EXPECT_EQ(says({"clear", "--all"}, 0), "1 command forgotten\n");
+    EXPECT_EQ(says({}, 0), "no history\n");
+}
+
+TEST_F(History, OrdersJobsThatSayNothingOfTheirLength) {
+    run_to_end("short", "--work 500 --iterations 1000");
+    run_to_end("long", "--work 10 --iterations 8000");
+    // Slower now, so that there is time to look. Of two whose lengths are not known, the first would run on.
+    command("short", "--work 2000 --iterations 1000");
+    command("long", "--work 2000 --iterations 8000");
+    Process first = run("long");
+    ASSERT_TRUE(machine_.goes_on("long", 20));
+    Process second = run("short");
+    ASSERT_TRUE(eventually([&] { return machine_.iterations("short") >= 3; })) << machine_.status();
+    std::map<std::string, std::uint64_t> from;
+    std::map<std::string, std::uint64_t> to;
+    const auto look = [&](std::map<std::string, std::uint64_t>& done) {
+        const json status = machine_.status();
+        for (const json& row : status["jobs"]) done[row["name"]] = row.value("iterations", std::uint64_t{0});
+    };
+    look(from);
+    ASSERT_TRUE(eventually([&] {
+        look(to);
+        return to["short"] >= from["short"] + 200;
+    })) << machine_.status();
+    // When the one pauses for want of a processor, the other may have a turn.
+    EXPECT_LT(to["long"] - from["long"], (to["short"] - from["short"]) / 2);
+    EXPECT_EQ(second.wait(), 0) << second.output();
+    kill("long", first);
+}
+
+TEST(HistoryFile, ThatIsBrokenIsSetAsideAndTheServiceRuns) {
+    Machine machine({"--capacity", "1GiB"}, /*start=*/false);
+    std::filesystem::create_directories(machine.state());
+    std::ofstream(machine.state() + "/history.db") << "this is not a database, though it lies where one should be";
+    machine.start_service();
+    EXPECT_NE(machine.log().find("history.db.broken"), std::string::npos) << machine.log();
+    EXPECT_TRUE(std::filesystem::exists(machine.state() + "/history.db.broken"));
+    Process job = machine.salus({"run", "--", SALUS_JOB_BINARY, "--work", "100", "--quiet", "--iterations", "3"});
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    Process list = machine.salus({"history"});
+    EXPECT_EQ(list.wait(), 0);
+    EXPECT_NE(list.output().find("--iterations 3"), std::string::npos) << list.output();
+}
+
+}  // namespace
+}  // namespace salus::test
