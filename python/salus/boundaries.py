@@ -12,9 +12,9 @@ The rules:
  - Any other call of a model is an iteration by itself: inference.
 
 Note [What ends it]
-Whether a call is all, or backward follows, or a step, is told from the model's mode and owners at first, and from then on from
-what did follow: backward after what seemed inference (saliency, training by hand), a step after that (the optimizer has the
-input, or parameters that we did not see), or no step for much longer than ever before (gradients are asked for after training).
+Whether a call is all, or backward follows, or a step, is told from the model's mode and owners at first, and from then on
+from what did follow: backward after what seemed inference (saliency, training by hand), a step after that (the optimizer has
+the input, or parameters that we did not see), or no step for much longer than ever before (gradients of a trained model).
 
 Note [Doubtful calls]
 Some calls can be told only afterwards: a model that nobody trains, called before the one that is trained, may be its teacher
@@ -40,6 +40,7 @@ _BACKWARD_FIRST, _STEP_FIRST = 1, 2
 _RETURN, _PREAMBLE, _BACKWARD, _STEP = 1, 2, 3, 4
 
 _PENDING_MOST = 2      # doubtful calls of a model that are not counted yet
+_PREAMBLES_MOST = 8    # models that were trained last
 _WORK_AT_FIRST = 64    # calls and backward passes in an iteration, while nothing is known
 
 
@@ -66,9 +67,10 @@ class _Model:
 
 
 class Script:
-    """The models and optimizers of a script. Shared by all its threads. Optimizers are known by numbers, later ones by larger."""
+    """The models and optimizers of a script. Shared by all its threads. Optimizers have numbers, later ones larger."""
 
-    def __init__(self):
+    def __init__(self, parameters_of):
+        self._parameters_of = parameters_of
         self._lock = threading.Lock()
         self._models = {}             # id -> _Model
         self._optimizers = {}         # number -> weak reference
@@ -127,7 +129,7 @@ class Script:
         with self._lock:
             if self._built != self._version:
                 self._build()
-            return frozenset().union(*(self._owners.get(id(parameter), ()) for parameter in module.parameters()))
+            return frozenset().union(*(self._owners.get(id(parameter), ()) for parameter in self._parameters_of(module)))
 
     def _build(self):
         version, owners = self._version, {}
@@ -265,7 +267,7 @@ class Boundaries:
             return
         self._until, self._counts = _RETURN, False
         self._pending.append((model, training, gradients))
-        if calls > _PENDING_MOST:
+        if min(calls, len(self._pending)) > _PENDING_MOST:
             del self._pending[0]
             self._device.count(1)
 
@@ -278,7 +280,10 @@ class Boundaries:
                 self._forget_work()
                 self._iteration = None
         self._pending = []
+        self._preambles.pop(model, None)
         self._preambles[model], self._doubted = self._doubted, {}
+        if len(self._preambles) > _PREAMBLES_MOST:
+            del self._preambles[next(iter(self._preambles))]
         if model is not self._script.no_model:
             self._join(model)
 

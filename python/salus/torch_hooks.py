@@ -6,6 +6,7 @@ import sys
 import threading
 
 from .boundaries import Boundaries, Script
+from .imports import when_imported
 
 
 class Hooks:
@@ -14,7 +15,7 @@ class Hooks:
     def __init__(self, torch, device):
         self._torch = torch
         self._device = device
-        self._script = Script()
+        self._script = Script(torch.nn.Module.parameters)
         self._threads_seen = 1
         self.enabled = True
         hooks = self
@@ -58,23 +59,45 @@ class Hooks:
                 raise
             self.disable()
             self._device.leave()
-            sys.stderr.write("salus: internal error (%s: %s); the job runs on without sharing\n" % (type(error).__name__, error))
+            what = "%s: %s" % (type(error).__name__, error)
+            sys.stderr.write("salus: internal error (%s); the job runs on without sharing\n" % what)
 
     # ------------------------------------------------------------------------------------------------------- models
 
     def _hook_models(self):
-        torch = self._torch
+        module_class = self._torch.nn.Module
+        of_thread = self._of_thread
+        original = module_class.__call__
+        outermost = self._outermost_call(original)
+
+        if original.__code__.co_names == ("_compiled_call_impl", "_call_impl"):  # torch 2: it costs as much as what follows
+
+            @functools.wraps(original)
+            def call(self, *args, **kwargs):
+                if not of_thread.inside:
+                    return outermost(self, *args, **kwargs)
+                if self._compiled_call_impl is not None:
+                    return self._compiled_call_impl(*args, **kwargs)
+                return self._call_impl(*args, **kwargs)
+        else:
+
+            @functools.wraps(original)
+            def call(*args, **kwargs):
+                return original(*args, **kwargs) if of_thread.inside else outermost(*args, **kwargs)
+
+        module_class.__call__ = call
+        self._hide_from_compiler(original, call)
+
+    def _outermost_call(self, original):
         hooks = self
         of_thread = self._of_thread
-        is_grad_enabled = torch.is_grad_enabled
-        original = torch.nn.Module.__call__
+        is_grad_enabled = self._torch.is_grad_enabled
 
-        @functools.wraps(original)
-        def call(self, *args, **kwargs):
-            if of_thread.inside or not hooks.enabled or not _has_parameters(self):
+        def outermost(self, *args, **kwargs):
+            if not hooks.enabled or not _has_parameters(self):
                 return original(self, *args, **kwargs)
             boundaries = of_thread.boundaries
-            hooks._tell(hooks._look_at_threads)
+            hooks._look_at_threads()
             hooks._tell(boundaries.call_begins, self, is_grad_enabled())
             failed = True
             try:
@@ -86,16 +109,13 @@ class Hooks:
                 hooks._tell(boundaries.call_ends, failed)
             return result
 
-        torch.nn.Module.__call__ = call
-        self._hide_from_compiler(call, original)
+        return outermost
 
-    def _hide_from_compiler(self, call, original):
-        """torch.compile is to see what is inside the call, not the call."""
-        try:
-            from torch._C._dynamo.eval_frame import skip_code
-        except ImportError:  # before torch 2.0
-            return
-        skip_code(call.__code__)
+    def _hide_from_compiler(self, original, call):
+        """torch.compile is to see what is inside a call, not our part of it."""
+        call._torchdynamo_inline = original
+        for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):  # the latter until torch 2.2
+            when_imported(name, lambda rules: hasattr(rules, "add") and rules.add(__package__))
         # It takes what it finds there for the unpatched call, which it need not look into; but it may have looked before.
         for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
             module = sys.modules.get(name)
@@ -109,7 +129,7 @@ class Hooks:
             return
         self._threads_seen = count
         if any(not _is_harmless(thread) for thread in threading.enumerate()):
-            self._device.pin()
+            self._tell(self._device.pin)
 
     # ----------------------------------------------------------------------------------------------------- backward
 
@@ -135,6 +155,7 @@ class Hooks:
                 hooks._tell(boundaries.backward_ends, failed)
             return result
 
+        backward._torchdynamo_inline = original
         torch.autograd.backward = backward
 
     # --------------------------------------------------------------------------------------------------- optimizers
@@ -224,9 +245,13 @@ class _AtEnd:
 
 
 def _has_parameters(module):
+    """As module.parameters() would tell, but for less: every loss function pays for it."""
     try:
-        return next(module.parameters(), None) is not None
-    except Exception:  # a model that does as it likes
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                return True
+        return any(child is not None and _has_parameters(child) for child in module._modules.values())
+    except AttributeError:  # not initialised: torch will say so
         return False
 
 
@@ -235,7 +260,7 @@ def _is_ours(error):
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
-    return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "torch", "threading")
+    return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "torch")
 
 
 def _not_compiled(function):

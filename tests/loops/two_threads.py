@@ -1,6 +1,7 @@
-# Two threads, each with a model to train.
+# Two threads, each with a model to train; they are in the midst of it at the same time.
 # iterations: 22
 import threading
+import time
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ def train(number, steps):
     for _ in range(steps):
         x = torch.randn(16, 8, generator=generator)
         loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
+        time.sleep(0.001)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
