@@ -1,6 +1,6 @@
 # The only commands a newcomer needs. Each installs what is missing first (scripts/setup says what).
 #
-#   make demo     run the simulator's comparison and draw its timeline
+#   make demo     PyTorch scripts (or stand-ins) share this machine, for real; draws who ran when
 #   make test     build and run all tests
 #   make build    build/bin/salus
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
@@ -18,7 +18,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 2>/dev/null)
 
-.PHONY: build test demo bench format check clean setup
+.PHONY: build test demo bench format check clean setup torch torch-all
 
 setup:
 	@scripts/setup
@@ -31,19 +31,27 @@ build-%: setup
 	@cmake --preset $* >/dev/null
 	@$(BUILD) $*
 
+# PyTorch, for what uses it; without it that says that it is skipped.
+torch:
+	@scripts/setup-torch
+torch-all:
+	@scripts/setup-torch --all
+
 # Seeds that fit in a minute on two cores.
-test: build
+test: build torch-all
+	@python3 tests/python/test_boundaries.py
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..60000
 
-demo: build
+demo: build torch
 	@scripts/demo
 
-bench: build
+bench: build torch
 	@build/bin/salus_bench_turns
 	@build/bin/salus bench bench/agreement.csv --policy all --simulate --lanes 1
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+	@bench/torch
 	@bench/evaluate
 
 format: setup
@@ -51,6 +59,7 @@ format: setup
 
 check: test build-asan build-tsan
 	@clang-format --dry-run --Werror $(SOURCES)
+	@SALUS_TEST_ALL=1 build/bin/salus_tests --gtest_filter='*TorchSharing*'
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
