@@ -5,7 +5,7 @@ The images are generated: one soft ellipse each, of random place, radii and angl
 what the model makes of the few numbers into which it encoded it.
 
     python 01_vae.py
-    python 01_vae.py --iterations 20 --batch 128 --image 128 --width 16      # large setting
+    python 01_vae.py --iterations 20 --batch 80 --image 128     # large setting
 """
 
 import argparse
@@ -110,7 +110,8 @@ def main():
         losses.append(loss.item())
         if iteration % args.report == 0:
             now = time.perf_counter()
-            print(f"iteration {iteration}  loss {losses[-1]:.1f}  {(now - last) / args.report * 1000:.0f} ms", flush=True)
+            milliseconds = (now - last) / args.report * 1000
+            print(f"iteration {iteration}  loss {losses[-1]:.1f}  {milliseconds:.0f} ms", flush=True)
             last = now
 
     model.eval()
@@ -118,7 +119,8 @@ def main():
         drawn = torch.sigmoid(model(images[:1].to(args.device))[0]).cpu()
     for left, right in zip(drawing(images[0]), drawing(drawn[0])):
         print(left, right, sep="|")
-    print(f"done  {args.iterations} iterations in {time.perf_counter() - begin:.1f} s, loss {losses[0]:.1f} -> {losses[-1]:.1f}")
+    seconds = time.perf_counter() - begin
+    print(f"done  {args.iterations} iterations in {seconds:.1f} s, loss {losses[0]:.1f} -> {losses[-1]:.1f}")
     if args.save:
         torch.save(model.state_dict(), args.save)
 

@@ -5,7 +5,7 @@ The images are generated: a colored, noisy grating each, whose direction is the 
 validated on images that it has not seen. The network is the ResNet for small images of He et al., 2015.
 
     python 03_resnet.py
-    python 03_resnet.py --iterations 20 --batch 128 --image 32      # large setting
+    python 03_resnet.py --iterations 20 --batch 288 --layers 3     # large setting
 """
 
 import argparse
@@ -39,7 +39,9 @@ class Block(nn.Module):
         self.norm2 = nn.BatchNorm2d(outputs)
         self.shortcut = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x):
         y = F.relu(self.norm1(self.conv1(x)))
@@ -77,7 +79,7 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description="Train an image classifier on generated images.")
-    parser.add_argument("--iterations", type=positive, default=160)
+    parser.add_argument("--iterations", type=positive, default=320)
     parser.add_argument("--batch", type=positive, default=32)
     parser.add_argument("--image", type=positive, default=32, help="height and width")
     parser.add_argument("--width", type=positive, default=16, help="channels of the first stage")
@@ -116,12 +118,14 @@ def main():
                 first = loss.item()
             if iteration % args.report == 0:
                 now = time.perf_counter()
-                print(f"iteration {iteration}  loss {loss.item():.3f}  {(now - last) / args.report * 1000:.0f} ms", flush=True)
+                milliseconds = (now - last) / args.report * 1000
+                print(f"iteration {iteration}  loss {loss.item():.3f}  {milliseconds:.0f} ms", flush=True)
                 last = now
         scheduler.step()
         print(f"epoch {epoch}  accuracy {100 * accuracy(model, *validation, args):.1f} %", flush=True)
 
-    print(f"done  {iteration} iterations in {time.perf_counter() - begin:.1f} s, loss {first:.3f} -> {loss.item():.3f}")
+    seconds = time.perf_counter() - begin
+    print(f"done  {iteration} iterations in {seconds:.1f} s, loss {first:.3f} -> {loss.item():.3f}")
     if args.save:
         torch.save(model.state_dict(), args.save)
 

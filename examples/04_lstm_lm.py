@@ -6,7 +6,7 @@ is the perplexity that no model can beat. The text is read in several streams, w
 is carried from window to window, its gradient is not.
 
     python 04_lstm_lm.py
-    python 04_lstm_lm.py --iterations 20 --batch 64 --length 64 --words 8192      # large setting
+    python 04_lstm_lm.py --iterations 20 --batch 64 --length 72 --words 8192     # large setting
 """
 
 import argparse
@@ -53,10 +53,10 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description="Train a word-level language model on generated text.")
-    parser.add_argument("--iterations", type=positive, default=300)
+    parser.add_argument("--iterations", type=positive, default=500)
     parser.add_argument("--batch", type=positive, default=32, help="streams of text")
     parser.add_argument("--length", type=positive, default=32, help="words of a window")
-    parser.add_argument("--words", type=positive, default=1000, help="words of the language")
+    parser.add_argument("--words", type=positive, default=2000, help="words of the language")
     parser.add_argument("--width", type=positive, default=128, help="size of the embedding and of the state")
     parser.add_argument("--layers", type=positive, default=1, help="LSTM layers")
     parser.add_argument("--windows", type=positive, default=100, help="windows of text in an epoch")
@@ -90,14 +90,16 @@ def main():
             losses.append(loss.item())
             if len(losses) % args.report == 0:
                 now = time.perf_counter()
-                print(f"iteration {len(losses)}  loss {losses[-1]:.3f}  {(now - last) / args.report * 1000:.0f} ms"
+                milliseconds = (now - last) / args.report * 1000
+                print(f"iteration {len(losses)}  loss {losses[-1]:.3f}  {milliseconds:.0f} ms"
                       f"  perplexity {math.exp(losses[-1]):.1f}", flush=True)
                 last = now
             if len(losses) == args.iterations:
                 break
 
     floor = math.exp(-(CHANCES * CHANCES.log()).sum())
-    print(f"done  {args.iterations} iterations in {time.perf_counter() - begin:.1f} s, loss {losses[0]:.3f} -> {losses[-1]:.3f},"
+    seconds = time.perf_counter() - begin
+    print(f"done  {args.iterations} iterations in {seconds:.1f} s, loss {losses[0]:.3f} -> {losses[-1]:.3f},"
           f" perplexity {math.exp(losses[-1]):.1f}, at best {floor:.1f}")
     if args.save:
         torch.save(model.state_dict(), args.save)

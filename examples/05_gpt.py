@@ -5,7 +5,7 @@ The text is generated: sentences of a small grammar, in which the verb agrees wi
 writes a few of its own. Each step of the optimizer sums the gradients of several batches (--accumulate).
 
     python 05_gpt.py
-    python 05_gpt.py --iterations 20 --batch 16 --length 256      # large setting
+    python 05_gpt.py --iterations 20 --batch 16 --length 512 --layers 4     # large setting
 """
 
 import argparse
@@ -19,11 +19,14 @@ from torch import nn
 
 
 def sentence(choose):
-    many = choose((False, True))
-    subject = f"{choose(('the', 'my', 'no'))} {choose(('old', 'small', 'clever', 'quiet'))} {choose(('fox', 'owl', 'bear', 'crow'))}"
-    verb = choose(("count", "see", "paint", "find"))
-    thing = f"{choose(('two', 'three', 'seven', 'ten'))} {choose(('red', 'green', 'white'))} {choose(('apple', 'stone', 'cloud'))}s"
-    return f"{subject}s {verb} {thing}. " if many else f"{subject} {verb}s {thing}. "
+    """For example "my clever owl paints ten red clouds. ", or "my clever owls paint ten red clouds. "."""
+    subject_ending, verb_ending = choose((("", "s"), ("s", "")))
+    words = [
+        choose(("the", "my", "no")), choose(("old", "small", "clever")), choose(("dog", "owl", "crow")) + subject_ending,
+        choose(("count", "see", "paint", "find")) + verb_ending,
+        choose(("two", "seven", "ten")), choose(("red", "green", "white")), choose(("apple", "stone", "cloud")) + "s",
+    ]
+    return " ".join(words) + ". "
 
 
 class Attention(nn.Module):
@@ -32,14 +35,14 @@ class Attention(nn.Module):
         self.heads = heads
         self.inputs = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        self.register_buffer("future", torch.ones(length, length).triu(1).bool(), persistent=False)
+        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1), persistent=False)
 
     def forward(self, x):
         batch, length, width = x.shape
-        query, key, value = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.inputs(x).chunk(3, dim=2))
-        scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
-        scores = scores.masked_fill(self.future[:length, :length], float("-inf")).softmax(dim=3)
-        return self.output((scores @ value).transpose(1, 2).reshape(batch, length, width))
+        parts = self.inputs(x).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        scores = query / math.sqrt(query.shape[-1]) @ key.transpose(2, 3) + self.mask[:length, :length]
+        return self.output((scores.softmax(dim=3) @ value).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -77,7 +80,7 @@ class GPT(nn.Module):
 
 
 def adamw(model):
-    """Only matrices decay; biases, norms and embeddings' places do not gain from it."""
+    """Weight decay is for matrices; biases and norms are better without."""
     matrices = [parameter for parameter in model.parameters() if parameter.dim() >= 2]
     others = [parameter for parameter in model.parameters() if parameter.dim() < 2]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
@@ -142,7 +145,8 @@ def main():
             first = total.item()
         if iteration % args.report == 0:
             now = time.perf_counter()
-            print(f"iteration {iteration}  loss {total.item():.3f}  {(now - last) / args.report * 1000:.0f} ms", flush=True)
+            milliseconds = (now - last) / args.report * 1000
+            print(f"iteration {iteration}  loss {total.item():.3f}  {milliseconds:.0f} ms", flush=True)
             last = now
 
     seconds = time.perf_counter() - begin

@@ -6,7 +6,7 @@ each. Their losses say little, so the report also gives the spots that the gener
 distance between 2000 real and 2000 generated points.
 
     python 06_gan.py
-    python 06_gan.py --iterations 20 --batch 65536      # large setting
+    python 06_gan.py --iterations 20 --batch 100000     # large setting
 """
 
 import argparse
@@ -70,14 +70,14 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description="Train a generative adversarial network on generated points.")
-    parser.add_argument("--iterations", type=positive, default=1000)
+    parser.add_argument("--iterations", type=positive, default=3000)
     parser.add_argument("--batch", type=positive, default=512)
     parser.add_argument("--width", type=positive, default=64, help="size of each layer")
     parser.add_argument("--layers", type=positive, default=3, help="hidden layers of each network")
     parser.add_argument("--latent", type=positive, default=8, help="random numbers that make a point")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--report", type=positive, default=50, help="iterations between two lines")
+    parser.add_argument("--report", type=positive, default=100, help="iterations between two lines")
     parser.add_argument("--save", metavar="FILE", help="where to save the weights of both networks")
     return parser.parse_args()
 
@@ -108,12 +108,14 @@ def main():
         if iteration % args.report == 0:
             spots, distance = quality(generator, args.latent, args.device)
             now = time.perf_counter()
-            print(f"iteration {iteration}  loss {loss_d.item():.3f}  {(now - last) / args.report * 1000:.0f} ms"
+            milliseconds = (now - last) / args.report * 1000
+            print(f"iteration {iteration}  loss {loss_d.item():.3f}  {milliseconds:.0f} ms"
                   f"  generator {loss_g.item():.3f}  spots {spots}  distance {distance:.3f}", flush=True)
             last = now
 
     spots, distance = quality(generator, args.latent, args.device)
-    print(f"done  {args.iterations} iterations in {time.perf_counter() - begin:.1f} s,"
+    seconds = time.perf_counter() - begin
+    print(f"done  {args.iterations} iterations in {seconds:.1f} s,"
           f" spots {first[0]} -> {spots} of {SPOTS}, distance {first[1]:.3f} -> {distance:.3f}")
     if args.save:
         torch.save({"generator": generator.state_dict(), "discriminator": discriminator.state_dict()}, args.save)

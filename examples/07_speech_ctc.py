@@ -6,7 +6,7 @@ noise over all. The model is told which phonemes were spoken but not when. At th
 it has not heard are compared with the truth.
 
     python 07_speech_ctc.py
-    python 07_speech_ctc.py --iterations 20 --batch 16 --length 400 --width 16      # large setting
+    python 07_speech_ctc.py --iterations 20 --batch 64 --length 400 --width 32     # large setting
 """
 
 import argparse
@@ -27,7 +27,7 @@ def speech(count, length):
     bands, places = torch.arange(BANDS).view(-1, 1), torch.arange(len(PHONEMES))
     low, high = 2 + (3 * places) % 13, 16 + (5 * places) % 14
     spectra = torch.exp(-(bands - low) ** 2 / 4) + torch.exp(-(bands - high) ** 2 / 4)
-    sounds, tokens = 0.3 * torch.randn(count, 1, BANDS, length), []
+    sounds, tokens = 0.5 * torch.randn(count, 1, BANDS, length), []
     for sound in sounds:
         tokens.append([])
         at = 2
@@ -61,7 +61,8 @@ class Recognizer(nn.Module):
 
 def transcripts(chances):
     """Greedy decoding: the best token of each step, without repetitions and blanks."""
-    return [[token for token in best.unique_consecutive().tolist() if token != BLANK] for best in chances.argmax(dim=2).t()]
+    best = chances.argmax(dim=2).t()
+    return [[token for token in steps.unique_consecutive().tolist() if token != BLANK] for steps in best]
 
 
 def edits(heard, spoken):
@@ -83,7 +84,7 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description="Train a speech recognizer on generated utterances.")
-    parser.add_argument("--iterations", type=positive, default=200)
+    parser.add_argument("--iterations", type=positive, default=300)
     parser.add_argument("--batch", type=positive, default=16)
     parser.add_argument("--length", type=positive, default=100, help="frames of an utterance, 20 or more")
     parser.add_argument("--width", type=positive, default=8, help="channels of the convolutions")
@@ -112,16 +113,19 @@ def main():
     begin = last = time.perf_counter()
     for iteration in range(1, args.iterations + 1):
         chosen = torch.randint(args.utterances, (args.batch,)).tolist()
-        chances = model(sounds[chosen].to(args.device))
-        spoken = [tokens[utterance] for utterance in chosen]
-        loss = ctc(chances, torch.tensor(sum(spoken, [])), torch.full((args.batch,), len(chances)), torch.tensor([len(s) for s in spoken]))
+        spoken = [torch.tensor(tokens[utterance]) for utterance in chosen]
+        spoken_lengths = torch.tensor([len(one) for one in spoken])
         optimizer.zero_grad()
+        chances = model(sounds[chosen].to(args.device))
+        chances_lengths = torch.full((args.batch,), len(chances))
+        loss = ctc(chances, torch.cat(spoken).to(args.device), chances_lengths, spoken_lengths)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
         if iteration % args.report == 0:
             now = time.perf_counter()
-            print(f"iteration {iteration}  loss {losses[-1]:.3f}  {(now - last) / args.report * 1000:.0f} ms", flush=True)
+            milliseconds = (now - last) / args.report * 1000
+            print(f"iteration {iteration}  loss {losses[-1]:.3f}  {milliseconds:.0f} ms", flush=True)
             last = now
 
     seconds = time.perf_counter() - begin
@@ -131,7 +135,8 @@ def main():
     wrong = sum(edits(*pair) for pair in zip(heard, new_tokens)) / sum(map(len, new_tokens))
     for name, utterance in ("spoken", new_tokens[0]), ("heard", heard[0]):
         print(f"{name:6}", "".join(PHONEMES[token - 1] for token in utterance))
-    print(f"done  {args.iterations} iterations in {seconds:.1f} s, loss {losses[0]:.3f} -> {losses[-1]:.3f}, token error rate {100 * wrong:.1f} %")
+    print(f"done  {args.iterations} iterations in {seconds:.1f} s, loss {losses[0]:.3f} -> {losses[-1]:.3f},"
+          f" token error rate {100 * wrong:.1f} %")
     if args.save:
         torch.save(model.state_dict(), args.save)
 

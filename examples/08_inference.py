@@ -6,7 +6,7 @@ many users asked independently. One request is served at a time, in the order of
 arrival to its answer. The weights are random, which changes nothing about the time that they take.
 
     python 08_inference.py
-    python 08_inference.py --iterations 20 --rate 1 --batch 8 --image 512      # large setting
+    python 08_inference.py --iterations 20 --rate 0.5 --batch 8 --image 528     # large setting
 """
 
 import argparse
@@ -44,10 +44,6 @@ class UNet(nn.Module):
         for up, join in zip(self.up, self.join):
             x = join(torch.cat([up(x), seen.pop()], dim=1))
         return self.last(x)
-
-
-def percentile(latencies, share):
-    return sorted(latencies)[min(len(latencies) - 1, int(share * len(latencies)))] * 1000
 
 
 def positive(text):
@@ -93,24 +89,25 @@ def main():
     model(images.to(args.device))  # the first call is slow, and nobody's request
 
     checksum = torch.zeros(args.classes, args.image, args.image)
-    latencies, busy = [], 0.0
+    waits, services = [], []
     begin = time.perf_counter()
     for iteration, arrival in enumerate(arrivals, 1):
         time.sleep(max(0.0, begin + arrival - time.perf_counter()))
         start = time.perf_counter()
         request = torch.roll(images, iteration, dims=3).to(args.device)
         checksum += model(request).softmax(dim=1).sum(dim=0).cpu()
-        now = time.perf_counter()
-        busy += now - start
-        latencies.append(now - begin - arrival)
+        waits.append(start - begin - arrival)
+        services.append(time.perf_counter() - start)
         if iteration % args.report == 0:
-            recent = latencies[-args.report:]
-            print(f"iteration {iteration}  latency {sum(recent) / len(recent) * 1000:.1f} ms", flush=True)
+            wait, service = sum(waits[-args.report:]) / args.report, sum(services[-args.report:]) / args.report
+            print(f"iteration {iteration}  waited {wait:.3f} s  {service * 1000:.0f} ms", flush=True)
 
     seconds = time.perf_counter() - begin
-    p50, p95, p99 = (percentile(latencies, share) for share in (0.50, 0.95, 0.99))
+    latencies = sorted(wait + service for wait, service in zip(waits, services))
+    p50, p95, p99 = (latencies[int(share * len(latencies))] * 1000 for share in (0.50, 0.95, 0.99))
     print(f"latency p50 {p50:.1f} ms, p95 {p95:.1f} ms, p99 {p99:.1f} ms")
-    print(f"done  {args.iterations} iterations in {seconds:.1f} s, {args.iterations / seconds:.1f} a second, busy {100 * busy / seconds:.0f} %")
+    print(f"done  {args.iterations} iterations in {seconds:.1f} s, {args.iterations / seconds:.1f} a second,"
+          f" busy {100 * sum(services) / seconds:.0f} %")
     if args.save:
         torch.save({"checksum": checksum}, args.save)
 

@@ -95,8 +95,9 @@ SALUS_API salus_status salus_end(salus_client* client);
 SALUS_API salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
 SALUS_API salus_status salus_forgo(salus_client* client);
 
-/* As salus_end, but what was done was no iteration, or only part of one; salus_count adds iterations later. */
-SALUS_API salus_status salus_leave(salus_client* client);
+/* As salus_end, but says how many iterations of this thread's own that makes: none, if it was only part of one. salus_count
+ * adds iterations later. */
+SALUS_API salus_status salus_leave(salus_client* client, uint64_t iterations);
 SALUS_API salus_status salus_count(salus_client* client, uint64_t iterations);
 
 /* Memory aligned to 64 bytes at least, not cleared; NULL if it cannot be had. Inside an iteration a request that outgrows

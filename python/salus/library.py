@@ -25,8 +25,7 @@ def _load():
         "salus_attach": [ctypes.c_void_p, ctypes.POINTER(client)],
         "salus_begin_within": [client, ctypes.c_uint64, ctypes.c_uint64],
         "salus_forgo": [client],
-        "salus_end": [client],
-        "salus_leave": [client],
+        "salus_leave": [client, ctypes.c_uint64],
         "salus_count": [client, ctypes.c_uint64],
         "salus_interpose": [client, ctypes.c_char_p],
         "salus_pin": [client],
@@ -54,7 +53,7 @@ class Client:
         self.attached = status == OK
         self.why_not = "" if self.attached else self._error()
         self._begin_within = self._library.salus_begin_within
-        self._end = self._library.salus_end
+        self._leave = self._library.salus_leave
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
@@ -75,11 +74,11 @@ class Client:
 
     def end(self):
         """A boundary; one iteration more."""
-        self._end(self._client)
+        self._leave(self._client, 1)
 
     def leave(self):
         """A boundary, but not the end of an iteration."""
-        self._library.salus_leave(self._client)
+        self._leave(self._client, 0)
 
     def count(self, iterations):
         self._library.salus_count(self._client, iterations)

@@ -32,7 +32,7 @@ struct ThreadState {
     ~ThreadState() {
         if (!gated_by) return;
         depth = 1;
-        gated_by->end(/*counts=*/0);
+        gated_by->end({0});
     }
 };
 thread_local ThreadState tls;
@@ -263,13 +263,13 @@ void Client::set_parked(bool parked) {
 /// The wish to run stands in the word, and the service will answer it: somebody has to take that grant, and give it back.
 void Client::forgo() {
     if (in_child_ || alone_) return;
-    if (tls.depth > 0) return static_cast<void>(end(/*counts=*/0));
+    if (tls.depth > 0) return static_cast<void>(end({0}));
     const control::Word word = turns_->word();
     if (!word.want && word.state != control::State::kGranted) return;
     pin();  // from here on waiting no longer means that nobody touches the memory
     const auto wait_instead = [](void* self) -> void* {
         auto* client = static_cast<Client*>(self);
-        if (client->begin() == SALUS_OK) client->end(0);
+        if (client->begin() == SALUS_OK) client->end({0});
         return nullptr;
     };
     pthread_t thread;
@@ -280,14 +280,14 @@ void Client::count(std::uint64_t iterations) {
     if (page_ && !in_child_) page_->iterations.fetch_add(iterations, std::memory_order_release);
 }
 
-salus_status Client::end(unsigned counts) {
+salus_status Client::end(Turns::Count count) {
     if (in_child_) return SALUS_OK;
     if (tls.depth == 0) return SALUS_MISUSE;
     if (--tls.depth > 0) return SALUS_OK;
     if (!tls.gated_by) return SALUS_OK;
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
-        device_->asynchronous(), counts, [this] { return tidy(); }, [this] { device_->drain(); });
+        device_->asynchronous(), count, [this] { return tidy(); }, [this] { device_->drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 

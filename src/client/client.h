@@ -42,8 +42,7 @@ public:
 
     /// SALUS_WAITING when that much time has passed, or a signal came.
     salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0);
-    /// `counts` is how many iterations it makes.
-    salus_status end(unsigned counts = 1);
+    salus_status end(Turns::Count count = {});
     void count(std::uint64_t iterations);
     /// A begin was broken off, whether it came back with SALUS_WAITING or not: this thread is not inside, and will not be.
     void forgo();

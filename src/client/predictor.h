@@ -1,8 +1,8 @@
 // Which blocks will be dead at the boundary? Learned from what became of the same allocation before.
 //
 // The same allocation: the same kind of iteration, ordinal in it, size and stream. The sequence of an ordinary training loop
-// repeats exactly from the second iteration on (the first also makes what stays); where it does not, nothing is known and the
-// block is private. Any doubt means private.
+// repeats exactly from the second iteration on (the first also makes what stays); where it does not, nothing is known and
+// the block is private. Any doubt means private.
 #pragma once
 
 #include <cstdint>

@@ -147,9 +147,11 @@ salus_status salus_end(salus_client* client) {
     return status == SALUS_MISUSE ? failed(status, "salus_end without salus_begin") : status;
 }
 
-salus_status salus_leave(salus_client* client) {
+salus_status salus_leave(salus_client* client, uint64_t iterations) {
     if (!client) return failed(SALUS_MISUSE, "no client");
-    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.end(/*counts=*/0); });
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] {
+        return client->client.end({iterations, /*own=*/true});
+    });
     return status == SALUS_MISUSE ? failed(status, "salus_leave without salus_begin") : status;
 }
 

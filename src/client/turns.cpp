@@ -88,7 +88,7 @@ Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at
     }
 }
 
-bool Turns::end(bool asynchronous, unsigned counts, const std::function<bool()>& tidy, const std::function<void()>& drain) {
+bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain) {
     struct Left {
         control::Word next;
         bool was_inside;
@@ -98,13 +98,14 @@ bool Turns::end(bool asynchronous, unsigned counts, const std::function<bool()>&
         const auto step = control::leave(word);
         return step ? Left{step->next, true, step->last} : Left{word, false, false};
     });
+    if (!left.last && left.was_inside && count.own) page_.iterations.fetch_add(count.iterations, std::memory_order_release);
     if (!left.last) return left.was_inside;
 
     const std::uint64_t now = now_ns();
     const bool clean = tidy();
     page_.busy_ns.fetch_add(now - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     page_.ended_ns.store(now, std::memory_order_relaxed);
-    page_.iterations.fetch_add(counts, std::memory_order_release);
+    page_.iterations.fetch_add(count.iterations, std::memory_order_release);
     bool drained = !asynchronous;
     const control::Settle settled = change([&](const control::Word& word) {
         if (word.yield && !drained) {

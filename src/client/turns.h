@@ -30,8 +30,12 @@ public:
 
     /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
     /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
-    /// `counts` is how many iterations it makes. False if no thread was inside.
-    bool end(bool asynchronous, unsigned counts, const std::function<bool()>& tidy, const std::function<void()>& drain);
+    /// False if no thread was inside.
+    struct Count {
+        std::uint64_t iterations = 1;
+        bool own = false;  ///< of this thread alone; else of all that are inside, and counted when the last one leaves
+    };
+    bool end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain);
 
     /// The helper's part in a revocation, after a drain.
     void acknowledge();
