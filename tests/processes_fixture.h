@@ -102,7 +102,11 @@ public:
         pid_ = -1;
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
-    bool runs() const { return pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG | WNOWAIT) == 0; }
+    bool runs() const {
+        siginfo_t ended{};
+        return pid_ > 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               ended.si_pid == 0;
+    }
 
     void end() {
         if (pid_ <= 0) return;

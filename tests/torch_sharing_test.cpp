@@ -1,4 +1,7 @@
 // The examples share one lane, with everything that can happen to them there, and their weights are those of running alone.
+#include <functional>
+#include <optional>
+
 #include "policies/table.h"
 #include "tests/torch_fixture.h"
 
@@ -142,6 +145,132 @@ TEST_P(TorchSharing, WeightsAreThoseOfRunningAloneFirstFour) {
 TEST_P(TorchSharing, WeightsAreThoseOfRunningAloneSecondFour) {
     run_alone(kSecond);
     for (const std::string& policy : policies("srtf", "las", is_torch_1())) run_together(kSecond, policy);
+}
+
+// ------------------------------------------------------------------------------------------------------------- memory
+
+/// Proportional set size, MiB; 0 if the process is gone.
+double pss_mib(int pid) {
+    std::ifstream rollup("/proc/" + std::to_string(pid) + "/smaps_rollup");
+    for (std::string word; rollup >> word;) {
+        double kib = 0;
+        if (word == "Pss:" && rollup >> kib) return kib / 1024;
+    }
+    return 0;
+}
+
+/// How much memory processes have while they run.
+struct Footprint {
+    double peak_mib = 0;
+    double least_mib = 0;  ///< from the first peak on, to the last: between iterations
+
+    /// `measure` until it returns nothing.
+    static Footprint watch(const std::function<std::optional<double>()>& measure) {
+        std::vector<double> samples;
+        while (const auto sample = measure()) {
+            samples.push_back(*sample);
+            sleep_s(0.05);  // the kernel takes some milliseconds to tell
+        }
+        Footprint found;
+        found.peak_mib = *std::max_element(samples.begin(), samples.end());
+        const auto high = [&](double sample) { return sample > 0.9 * found.peak_mib; };
+        const auto first = std::find_if(samples.begin(), samples.end(), high);
+        const auto last = std::find_if(samples.rbegin(), samples.rend(), high).base();
+        found.least_mib = *std::min_element(first, last);
+        return found;
+    }
+};
+
+class TorchMemory : public TorchTest {
+protected:
+    /// Here the weights do not matter, and it takes half the time.
+    static std::map<std::string, std::string> both_processors() { return {{"OMP_NUM_THREADS", "2"}}; }
+
+    /// What so many Pythons have that have imported torch, and nothing else.
+    double baseline_mib(std::size_t count) {
+        std::vector<Process> idle;
+        for (std::size_t i = 0; i < count; ++i) {
+            idle.emplace_back(Words{python(), "-c", "import torch, time; print('here', flush=True); time.sleep(60)"},
+                              torch_environment(), place_.path("idle-" + std::to_string(i)));
+        }
+        double sum = 0;
+        for (Process& process : idle) EXPECT_TRUE(eventually([&] { return process.output() == "here\n"; }));
+        for (Process& process : idle) sum += pss_mib(process.pid());
+        return sum;
+    }
+
+    Footprint alone(const Example& example) {
+        const double baseline = baseline_mib(1);
+        // A malloc that gives back at once what is freed: its peaks are lower, and what is left between iterations is P.
+        auto environment = both_processors();
+        environment["MALLOC_MMAP_THRESHOLD_"] = "1048576";
+        Process process(command_of(example), environment, place_.path(example.script + ".alone"));
+        Footprint found = Footprint::watch([&]() -> std::optional<double> {
+            return process.runs() ? std::optional(pss_mib(process.pid()) - baseline) : std::nullopt;
+        });
+        EXPECT_EQ(process.wait(), 0) << process.output();
+        return found;
+    }
+
+    Footprint together(const std::vector<Example>& examples) {
+        const double baseline = baseline_mib(examples.size());
+        auto environment = place_.environment();
+        environment.merge(both_processors());
+        std::vector<Process> jobs;
+        for (const Example& example : examples) {
+            Words command = {SALUS_BINARY, "run", "--"};
+            for (const std::string& word : command_of(example)) command.push_back(word);
+            jobs.emplace_back(command, environment, place_.path(example.script + ".together"));
+        }
+        Footprint found = Footprint::watch([&]() -> std::optional<double> {
+            if (std::none_of(jobs.begin(), jobs.end(), [](const Process& job) { return job.runs(); })) return std::nullopt;
+            double sum = 0;
+            const nlohmann::json status = place_.status();
+            for (const nlohmann::json& job : status["jobs"]) sum += pss_mib(job.value("pid", 0));
+            return sum - baseline;
+        });
+        for (Process& job : jobs) EXPECT_EQ(job.wait(), 0) << job.output();
+        return found;
+    }
+
+private:
+    Words command_of(const Example& example) const {
+        Words command = {python(), SALUS_SOURCE_DIR "/examples/" + example.script};
+        command.insert(command.end(), example.setting.begin(), example.setting.end());
+        return command;
+    }
+
+protected:
+    Machine place_{{"--capacity", "4GiB", "--lanes", "1", "--policy", "rr"}};
+};
+INSTANTIATE_TEST_SUITE_P(Torch, TorchMemory, ::testing::Values(pythons_or_none().front()), name_of);
+
+TEST_P(TorchMemory, FourTrainingsUseTheSameEphemeralMemory) {
+    const std::vector<Example> examples = {
+        {"01_vae.py", {"--iterations", "6", "--batch", "80", "--image", "128"}},
+        {"03_resnet.py", {"--iterations", "6", "--batch", "288", "--layers", "3"}},
+        {"05_gpt.py", {"--iterations", "6", "--batch", "16", "--length", "512", "--layers", "4"}},
+        {"07_speech_ctc.py", {"--iterations", "6", "--batch", "64", "--length", "400", "--width", "32"}},
+    };
+    double peaks = 0, kept = 0, largest = 0;
+    for (const Example& example : examples) {
+        const Footprint found = alone(example);
+        std::printf("%-18s alone: peak %.0f MiB, kept between iterations %.0f MiB\n", example.script.c_str(), found.peak_mib,
+                    found.least_mib);
+        EXPECT_GE(found.peak_mib - found.least_mib, 400);
+        peaks += found.peak_mib;
+        kept += found.least_mib;
+        largest = std::max(largest, found.peak_mib - found.least_mib);
+    }
+    const Footprint shared = together(examples);
+    std::printf("four together: %.0f MiB; sum of their peaks %.0f MiB (ratio %.2f); sum(P) + max(T) %.0f MiB\n",
+                shared.peak_mib, peaks, shared.peak_mib / peaks, kept + largest);
+    EXPECT_LE(shared.peak_mib, 0.6 * peaks);
+    for (const Example& example : examples) {
+        const std::vector<Account> accounts = accounts_in(place_.log(), example.script);
+        ASSERT_EQ(accounts.size(), 1u);
+        std::printf("%-18s %.0f %% of its ephemeral bytes in the lane\n", example.script.c_str(), 100 * accounts[0].in_lane);
+    }
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ def _not_compiled(function):
 
 
 # Threads that libraries start and that touch no tensors.
-_HARMLESS_NAMES = ("MainThread", "QueueFeederThread", "IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
+_HARMLESS_NAMES = ("QueueFeederThread", "IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
 _HARMLESS_MODULES = ("tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd")
 
 
