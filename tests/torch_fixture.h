@@ -17,9 +17,6 @@ struct Python {
     std::string path;
 };
 
-/// For messages of the test framework.
-inline void PrintTo(const Python& python, std::ostream* out) { *out << "torch " << python.version; }
-
 inline std::vector<Python> pythons() {
     std::ifstream list(SALUS_SOURCE_DIR "/build/pythons");
     std::vector<Python> found;
@@ -28,27 +25,28 @@ inline std::vector<Python> pythons() {
     return kSanitized ? std::vector<Python>{} : found;
 }
 
-/// The tests of a suite run with each of them; with none, they say so.
-inline std::vector<Python> pythons_or_none() {
-    const std::vector<Python> found = pythons();
-    return found.empty() ? std::vector<Python>{{"", ""}} : found;
+/// Each test is there for the first and the second of them; where there is none it says so. The tests are listed when they
+/// are built, and PyTorch may come later.
+inline std::string name_of(const ::testing::TestParamInfo<std::size_t>& info) {
+    return info.param == 0 ? "first_torch" : "second_torch";
 }
 
-inline std::string name_of(const ::testing::TestParamInfo<Python>& info) {
-    std::string name =
-        info.param.version.empty() ? "none" : "torch_" + info.param.version.substr(0, info.param.version.find('+'));
-    std::replace_if(
-        name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
-    return name;
-}
-
-class TorchTest : public ::testing::TestWithParam<Python> {
+class TorchTest : public ::testing::TestWithParam<std::size_t> {
 protected:
     void SetUp() override {
-        if (GetParam().path.empty()) GTEST_SKIP() << "no PyTorch here (scripts/setup-torch): SKIPPED";
+        const std::vector<Python> all = pythons();
+        if (GetParam() >= all.size()) {
+            GTEST_SKIP() << "SKIPPED: "
+                         << (kSanitized ? "not with sanitizers" : "no such PyTorch here (scripts/setup-torch)");
+        }
+        python_ = all[GetParam()];
     }
-    const std::string& python() const { return GetParam().path; }
-    bool is_torch_1() const { return GetParam().version.starts_with("1."); }
+    const std::string& python() const { return python_.path; }
+    const std::string& version() const { return python_.version; }
+    bool is_torch_1() const { return version().starts_with("1."); }
+
+private:
+    Python python_;
 };
 
 /// One thread each: so that results do not depend on how many there are.

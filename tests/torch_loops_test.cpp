@@ -38,7 +38,7 @@ std::vector<Loop> loops() {
 }
 
 class Loops : public TorchTest {};
-INSTANTIATE_TEST_SUITE_P(Torch, Loops, ::testing::ValuesIn(pythons_or_none()), name_of);
+INSTANTIATE_TEST_SUITE_P(Torch, Loops, ::testing::Values(0, 1), name_of);
 
 TEST_P(Loops, AreCountedAsAPersonWould) {
     const std::vector<Loop> all = loops();

@@ -15,9 +15,21 @@ namespace {
 constexpr int kCommandEnd = 28;  ///< of what is cut in the middle
 constexpr int kCommandWidth = 2 * kCommandEnd + 3;
 
+/// The program and its script without the directories that they are in.
+std::string without_directories(std::string_view command) {
+    std::string text;
+    std::size_t words = 0;
+    for (std::string_view word : split(command, ' ')) {
+        if (words++ < 2) word.remove_prefix(word.rfind('/') + 1);
+        text.append(text.empty() ? "" : " ").append(word);
+    }
+    return text;
+}
+
 /// Commands of one script differ at their ends: a long one is cut in the middle.
 std::string command_text(std::string_view command) {
-    const std::string text = printable(command);
+    std::string text = printable(command);
+    if (width_of(text) > kCommandWidth) text = without_directories(text);
     const int width = width_of(text);
     if (width <= kCommandWidth) return text;
     const std::string without_end = cut(text, width - kCommandEnd);
