@@ -143,6 +143,13 @@ TEST_P(TorchFaults, AScriptIsInItsDebugger) {
     ::close(input[1]);
 }
 
+TEST_P(TorchFaults, AScriptWaitsInMidIterationForThreadsOfItsOwn) {
+    Process steady = start_steady();
+    Process unlucky = start_unlucky("waits for threads");
+    EXPECT_EQ(unlucky.wait(), 5) << unlucky.output();
+    expect_undisturbed(steady);
+}
+
 TEST_P(TorchFaults, AScriptIsInterruptedWhileItWaits) {
     Process steady = start_steady();
     machine_.salus({"policy", "fifo"}).wait();

@@ -53,6 +53,7 @@ class _Adaptor:
         self._torch = torch
         self._at_once = at_once
         self._client = None
+        self._threads_seen = (threading.get_ident(),)
         self._lock = threading.Lock()
         self.hooks = Hooks(torch, self)
 
@@ -69,6 +70,7 @@ class _Adaptor:
         if self._client is None:
             self._attach_late()
         if self._client is not None:
+            self._look_at_threads()
             self._client.begin(kind)
 
     def end(self):
@@ -83,8 +85,13 @@ class _Adaptor:
         if self._client is not None:
             self._client.count(iterations)
 
-    def pin(self):
-        if self._client is not None:
+    def _look_at_threads(self):
+        """A thread of the script's own may use tensors while this one waits: then they must stay where they are."""
+        threads = tuple(threading._active)
+        if threads == self._threads_seen:
+            return
+        self._threads_seen = threads
+        if any(not _is_harmless(thread) for thread in threading.enumerate()):
             self._client.pin()
 
     # ----------------------------------------------------------------------------------------------------- attaching
@@ -110,7 +117,11 @@ class _Adaptor:
             if self._torch.utils.data.get_worker_info() is not None:
                 self.hooks.disable()
             else:
-                self._attach()
+                try:
+                    self._attach()
+                except Exception as error:
+                    _say("the adaptor cannot start (%s); the job runs without sharing" % error)
+                    self.hooks.disable()
 
     def _no_lanes_because(self, client):
         """Serves tensors from the client's memory. Why that is impossible, or nothing."""
@@ -174,6 +185,17 @@ class _Adaptor:
             return result
 
         distributed.init_process_group = init_process_group
+
+
+# Threads that libraries start and that touch no tensors.
+_HARMLESS_NAMES = ("IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
+_HARMLESS_MODULES = ("tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd")
+
+
+def _is_harmless(thread):
+    if thread is threading.current_thread() or thread.name in _HARMLESS_NAMES:
+        return True
+    return thread.name.startswith("QueueFeederThread") or type(thread).__module__.startswith(_HARMLESS_MODULES)
 
 
 def _parsed(version):

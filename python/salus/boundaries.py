@@ -410,6 +410,12 @@ class Boundaries:
         self._iteration = None
         self._forget_work()
 
+    def let_go(self):
+        """Boundaries are no longer looked for: the device is not to be held."""
+        if self._until is not None:
+            self._until = None
+            self._device.leave()
+
     def finished(self):
         """The thread does nothing more."""
         self.broken_off()

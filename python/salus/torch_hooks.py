@@ -16,7 +16,6 @@ class Hooks:
         self._torch = torch
         self._device = device
         self._script = Script(torch.nn.Module.parameters)
-        self._threads_seen = 1
         self.enabled = True
         hooks = self
 
@@ -51,6 +50,7 @@ class Hooks:
     def _tell(self, event, *args):
         """A mistake of ours must not reach the script. What a device raises that is too small does, or a signal's handler."""
         if not self.enabled:
+            self._of_thread.boundaries.let_go()
             return
         try:
             event(*args)
@@ -97,7 +97,6 @@ class Hooks:
             if not hooks.enabled or not _has_parameters(self):
                 return original(self, *args, **kwargs)
             boundaries = of_thread.boundaries
-            hooks._look_at_threads()
             hooks._tell(boundaries.call_begins, self, is_grad_enabled())
             failed = True
             try:
@@ -121,15 +120,6 @@ class Hooks:
             module = sys.modules.get(name)
             if module is not None and getattr(module, "unpatched_nn_module_call", None) is original:
                 module.unpatched_nn_module_call = call
-
-    def _look_at_threads(self):
-        """A thread of the script's own may use tensors while this one waits: then they must stay where they are."""
-        count = threading.active_count()
-        if count == self._threads_seen:
-            return
-        self._threads_seen = count
-        if any(not _is_harmless(thread) for thread in threading.enumerate()):
-            self._tell(self._device.pin)
 
     # ----------------------------------------------------------------------------------------------------- backward
 
@@ -271,14 +261,3 @@ def _not_compiled(function):
 
     hook._torchdynamo_disable = True
     return hook
-
-
-# Threads that libraries start and that touch no tensors.
-_HARMLESS_NAMES = ("QueueFeederThread", "IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
-_HARMLESS_MODULES = ("tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd")
-
-
-def _is_harmless(thread):
-    if thread is threading.current_thread() or thread.name.startswith(_HARMLESS_NAMES):
-        return True
-    return type(thread).__module__.startswith(_HARMLESS_MODULES)

@@ -171,7 +171,7 @@ public:
         std::vector<std::string> environment;
         for (const auto& [name, value] : job_environment(identity)) environment.push_back(name + "=" + value);
         const std::vector<std::string> command =
-            job.command.empty() ? stand_in(job, work) : std::vector<std::string>{"sh", "-c", "exec " + job.command};
+            job.command.empty() ? stand_in(job, work) : std::vector<std::string>{"sh", "-c", job.command};
         const pid_t child = launch(command, environment, output);
         if (child > 0) running_[child] = index;
         return child > 0;

@@ -24,9 +24,10 @@ namespace {
 
 /// Of the calling thread. One client a process, so it needs no client.
 struct ThreadState {
-    unsigned depth = 0;          ///< of nested begins
-    Client* gated_by = nullptr;  ///< it is inside an iteration that the service knows of
-    unsigned known = 0;          ///< to which client: note_thread() has seen it
+    unsigned depth = 0;                ///< of nested begins
+    Client* gated_by = nullptr;        ///< it is inside an iteration that the service knows of
+    unsigned known = 0;                ///< to which client: note_thread() has seen it
+    std::uint64_t waits_since_ns = 0;  ///< in begin(); it may have come back meanwhile
 
     /// A thread that ends inside an iteration does not go on with it.
     ~ThreadState() {
@@ -53,6 +54,10 @@ Client::~Client() {
         const std::uint64_t one = 1;
         static_cast<void>(!::write(stop_.get(), &one, sizeof one));
         ::pthread_join(helper_, nullptr);
+    }
+    if (has_substitute_) {
+        alone_ = true;  // it gives up
+        ::pthread_join(substitute_, nullptr);
     }
     memory_.reset();
     if (page_) ::munmap(page_, kControlPageSize);
@@ -208,6 +213,7 @@ void Client::note_thread() {
 }
 
 void Client::pin() {
+    if (in_child_) return;
     if (many_threads_.exchange(true)) return;
     const std::lock_guard lock(paging_mutex_);
     if (!alone_) send(wire::Unpageable{1});
@@ -229,10 +235,12 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
     Turns::Entry entry = turns_->word().holds() ? turns_->begin(give_up, 0) : Turns::Entry::kWaiting;
     if (entry == Turns::Entry::kWaiting) {
         set_parked(true);
-        entry = turns_->begin(give_up, at_most_ns);
+        if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
+        entry = turns_->begin(give_up, at_most_ns, tls.waits_since_ns);
         set_parked(false);
     }
     if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
+    tls.waits_since_ns = 0;
     if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
     tls.gated_by = this;
     memory_->iteration_begins(kind);
@@ -262,18 +270,23 @@ void Client::set_parked(bool parked) {
 
 /// The wish to run stands in the word, and the service will answer it: somebody has to take that grant, and give it back.
 void Client::forgo() {
+    tls.waits_since_ns = 0;
     if (in_child_ || alone_) return;
     if (tls.depth > 0) return static_cast<void>(end({0}));
     const control::Word word = turns_->word();
     if (!word.want && word.state != control::State::kGranted) return;
     pin();  // from here on waiting no longer means that nobody touches the memory
+    const std::lock_guard lock(substitute_mutex_);
+    if (substitute_waits_.exchange(true)) return;  // there is one already
+    if (has_substitute_) ::pthread_join(substitute_, nullptr);
     const auto wait_instead = [](void* self) -> void* {
         auto* client = static_cast<Client*>(self);
         if (client->begin() == SALUS_OK) client->end({0});
+        client->substitute_waits_ = false;
         return nullptr;
     };
-    pthread_t thread;
-    if (start_thread(wait_instead, thread)) ::pthread_detach(thread);
+    has_substitute_ = start_thread(wait_instead, substitute_);
+    if (!has_substitute_) substitute_waits_ = false;
 }
 
 void Client::count(std::uint64_t iterations) {
@@ -301,7 +314,9 @@ void* Client::allocate(std::size_t size, Kind kind) {
 
 std::optional<void*> Client::allocate_for(std::size_t size) {
     if (!memory_ || in_child_) return std::nullopt;
-    return memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
+    void* block = memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
+    if (!block && alone_) return std::nullopt;  // then the device's size is no limit
+    return block;
 }
 
 std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }
@@ -359,7 +374,9 @@ void Client::read_counters(salus_counters& counters) {
 // ---------------------------------------------------------------------------------------------------------------- fork
 
 void Client::before_fork() {
-    if (memory_ && !in_child_) memory_->before_fork();
+    if (!memory_ || in_child_) return;
+    // What this thread alone works on does not change under its hands; what others do would.
+    memory_->before_fork(tls.gated_by == this && turns_->word().inside == 1);
 }
 
 void Client::after_fork_in_parent() {

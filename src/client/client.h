@@ -134,7 +134,11 @@ private:
     std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
     std::atomic<bool> many_threads_{false};
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
-    bool parked_ = false;      ///< a thread waits in begin(), and does not come out while this lock is held
+    std::mutex substitute_mutex_;
+    pthread_t substitute_{};  ///< waits in place of a thread that will not come back; see forgo()
+    bool has_substitute_ = false;
+    std::atomic<bool> substitute_waits_{false};
+    bool parked_ = false;  ///< a thread waits in begin(), and does not come out while this lock is held
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
     std::uint32_t lane_ = 0;  ///< helper only

@@ -15,6 +15,8 @@ std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persist
 /// Outside of iterations growth is told in steps.
 constexpr std::uint64_t kObserveStep = std::uint64_t{16} << 20;
 
+constexpr std::size_t kStepsMax = 1 << 18;
+
 /// How many iterations freed memory is kept for the next one to use.
 constexpr std::uint64_t kKeptIterations = 2;
 /// A job that is not in iterations keeps this much at most, beyond a share of what it uses.
@@ -107,9 +109,19 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
 void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation) {
     std::byte* start = (place == Place::kLane ? device_.lane_window() : device_.private_window()) + offset;
     const Predictor::Ticket ticket = allocation ? allocation->ticket : 0;
-    if (!alone_) steps_.push_back({true, allocation != nullptr, ticket, size});
+    note({true, allocation != nullptr, ticket, size});
     blocks_.emplace(start, Block{offset, size, place, allocation != nullptr, ticket, iteration_});
     return start;
+}
+
+/// For the replay at the next boundary. Where none comes it must not fill memory.
+void Memory::note(const Step& step) {
+    if (alone_) return;
+    if (steps_.size() == kStepsMax) {
+        steps_.clear();
+        at_boundary_ = in_use_;
+    }
+    steps_.push_back(step);
 }
 
 void Memory::count_private(std::int64_t change) {
@@ -134,7 +146,7 @@ void Memory::free(void* start) {
     blocks_.erase(found);
     const bool of_this_iteration = block.has_ticket && block.iteration == iteration_;
     if (of_this_iteration) predictor_.freed(block.ticket);
-    if (!alone_) steps_.push_back({false, of_this_iteration, block.ticket, block.size});
+    note({false, of_this_iteration, block.ticket, block.size});
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
     switch (block.place) {
         case Place::kLane:
@@ -347,9 +359,9 @@ bool Memory::paged() {
 
 // --------------------------------------------------------------------------------------------------------------- fork
 
-void Memory::before_fork() {
+void Memory::before_fork(bool quiet) {
     mutex_.lock();
-    if (lane_blocks_ == 0) return;
+    if (lane_blocks_ == 0 || !quiet) return;
     device_.drain();
     evacuate_all();
 }

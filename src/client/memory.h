@@ -81,8 +81,9 @@ public:
     bool owns(const void* block) const;
 
     // ---- fork; nothing may change in between ----
-    /// The child inherits no lane: what is alive there is evacuated, so that it has a copy of that, too.
-    void before_fork();
+    /// The child inherits no lane: what is alive there is evacuated, so that it has a copy of that, too. `quiet`: nobody but
+    /// the caller is writing to it.
+    void before_fork(bool quiet);
     void after_fork_in_parent();
     /// The lane's descriptor is not for it. What it inherited is the parent's to free.
     void after_fork_in_child();
@@ -126,6 +127,7 @@ private:
     bool evacuate(Block& block);
     void learn();
     Needs replay() const;
+    void note(const Step& step);
     void count_private(std::int64_t change);
     bool evacuate_all();
     void let_go(device::Range range);

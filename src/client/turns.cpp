@@ -19,6 +19,10 @@ std::uint64_t now_ns() {
 
 namespace {
 
+/// A thread inside an iteration may wait for another thread of the job, which waits to get in: longer than this nobody waits
+/// for a boundary of the job's own.
+constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
+
 /// The half of the word with state and flags (little-endian).
 std::uint32_t* futex_of(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::uint32_t*>(&word); }
 
@@ -52,9 +56,10 @@ void Turns::notify() const {
     static_cast<void>(!::write(notify_, &one, sizeof one));
 }
 
-Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns) {
+Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns, std::uint64_t since_ns) {
     std::uint64_t since = 0;
     bool interrupted = false;
+    bool insist = false;
     const auto note_wait = [&](std::uint64_t now) {
         if (since != 0) waited_ns_.fetch_add(now - since, std::memory_order_relaxed);
     };
@@ -64,7 +69,7 @@ Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at
         const control::Begin step = change([&](const control::Word& word) {
             before = word.state;
             kept = word.kept;
-            return control::begin(word);
+            return control::begin(word, insist);
         });
         if (step.entered) {
             const std::uint64_t now = now_ns();
@@ -78,6 +83,7 @@ Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at
         const std::uint64_t now = now_ns();
         if (since == 0) since = now;
         const std::uint64_t so_far = now - since;
+        insist = now - (since_ns != 0 ? since_ns : since) >= kInsistAfterNs;
         if (step.notify) notify();
         if (give_up()) return Entry::kGivenUp;
         if (at_most_ns != kForEver && (interrupted || so_far >= at_most_ns)) {

@@ -26,7 +26,8 @@ public:
     };
     static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
     /// Waits until this thread may be inside an iteration, or `give_up` returns true; it is asked now and then.
-    Entry begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns = kForEver);
+    /// `since_ns` is when this thread began to wait, if it has come back in between; 0: it has not.
+    Entry begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
 
     /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
     /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.

@@ -1,5 +1,6 @@
 #include "interpose/slots.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -34,6 +35,11 @@ public:
                 read_only_end_ = read_only_ + header.p_memsz;
             }
         }
+    }
+
+    bool contains(void* address) const {
+        Dl_info info{};
+        return ::dladdr(address, &info) != 0 && reinterpret_cast<std::uint64_t>(info.dli_fbase) == base_;
     }
 
     /// Most libraries have their slots made read-only once they are loaded.
@@ -128,7 +134,10 @@ Result<bool> redirect(std::string_view library, const std::vector<Redirection>& 
         if (slots.back().empty()) return Error{std::string(library) + " does not call " + redirection.function};
     }
     for (std::size_t i = 0; i < redirections.size(); ++i) {
-        *redirections[i].before = *slots[i].front();
+        void* before = *slots[i].front();
+        // Not called yet: the slot leads to the linker, which would look it up now, and undo what we do.
+        if (found.contains(before)) before = ::dlsym(RTLD_DEFAULT, redirections[i].function);
+        *redirections[i].before = before;
         for (void** slot : slots[i]) {
             if (!set_slot(found, slot, redirections[i].to)) return Error{std::string("mprotect: ") + std::strerror(errno)};
         }

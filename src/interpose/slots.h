@@ -20,7 +20,7 @@ struct Redirection {
     void** before;  ///< where to put what was called so far
 };
 
-/// All of them or none. Changes the first loaded library whose file name starts with `library`.
+/// An error if any of them is not called at all. Changes the first loaded library whose file name starts with `library`.
 Result<bool> redirect(std::string_view library, const std::vector<Redirection>& redirections);
 
 }  // namespace salus::interpose

@@ -77,7 +77,9 @@ struct Begin {
     bool notify = false;   ///< the service is to be told that this client wants to run
 };
 
-constexpr Begin begin(Word w) {
+/// `insist`: enter an iteration that another thread is in even if the grant is wanted back. For a thread that has waited for
+/// very long: the one inside may be waiting for it.
+constexpr Begin begin(Word w, bool insist = false) {
     switch (w.state) {
         case State::kIdle:
         case State::kGranted:
@@ -86,7 +88,7 @@ constexpr Begin begin(Word w) {
             w.inside = 1;
             return {w, true, false};
         case State::kRunning:
-            if (w.yield || w.inside == UINT16_MAX) break;
+            if ((w.yield && !insist) || w.inside == UINT16_MAX) break;
             ++w.inside;
             return {w, true, false};
         case State::kFree:

@@ -37,7 +37,7 @@ constexpr std::array<std::size_t, kClients> kThreads{2, 1};
 
 /// The real functions, and what the code around them is trusted with. A seeded bug replaces one of these.
 struct Protocol {
-    Begin (*begin)(Word) = control::begin;
+    Begin (*begin)(Word) = [](Word w) { return control::begin(w); };
     std::optional<Leave> (*leave)(Word) = control::leave;
     Settle (*settle)(Word, bool drained, bool lane_clean) = control::settle;
     std::optional<Word> (*acknowledge)(Word) = control::acknowledge;

@@ -37,6 +37,14 @@ for iteration in range(100000):
             except RuntimeError:
                 print("refused", flush=True)
                 sys.exit(6)
+        if what == "waits for threads":  # which want to get in, while others want it to come out
+            from concurrent.futures import ThreadPoolExecutor
+
+            teachers = [nn.Linear(256, 256) for _ in range(3)]
+            time.sleep(1)
+            with ThreadPoolExecutor(3) as pool:
+                list(pool.map(lambda teacher: teacher(inputs), teachers))
+            sys.exit(5)
         if what == "debugs":
             breakpoint()
     loss = (outputs - inputs).square().mean()
