@@ -133,7 +133,8 @@ public:
         jobs_.clear();
         service_.end();
         std::error_code error;
-        if (!::testing::Test::HasFailure() && !std::getenv("SALUS_TEST_KEEP")) std::filesystem::remove_all(directory_, error);
+        if (!::testing::Test::HasFailure() && !std::getenv("SALUS_TEST_KEEP"))
+            std::filesystem::remove_all(directory_, error);
         else std::fprintf(stderr, "left for you to look at: %s\n%s\n", directory_.c_str(), log().c_str());
     }
     Machine(const Machine&) = delete;

@@ -29,6 +29,7 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
     };
     if (job.job != 0) variables.emplace_back("SALUS_JOB", std::to_string(job.job));
     if (job.iterations > 0) variables.emplace_back("SALUS_ITERATIONS", std::to_string(job.iterations));
+    if (job.iteration_time.ns > 0) variables.emplace_back("SALUS_ITERATION_NS", std::to_string(job.iteration_time.ns));
     if (job.memory_hint) {
         variables.emplace_back("SALUS_PERSISTENT_HINT", std::to_string(job.memory_hint->first.count));
         variables.emplace_back("SALUS_EPHEMERAL_HINT", std::to_string(job.memory_hint->second.count));

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/time.h"
 
 namespace salus::cli {
 
@@ -28,7 +29,8 @@ struct JobIdentity {
     double weight = 1;
     double occupancy = 1;
     std::uint64_t iterations = 0;  ///< 0: not known
-    std::optional<std::pair<Bytes, Bytes>> memory_hint;
+    Duration iteration_time{};     ///< 0: not known
+    std::optional<std::pair<Bytes, Bytes>> memory_hint{};
 };
 
 /// Names and values; what is set already may be extended.

@@ -165,9 +165,9 @@ public:
 
     bool start_job(const Workplace& place, const sim::Job& job, std::size_t index, std::uint64_t work) {
         const std::string output = fmt::format("{}/job-{}", place.path(), index);
-        const JobIdentity identity{socket_,        job.name,   static_cast<std::uint32_t>(index + 1),
-                                   job.priority,   job.weight, job.occupancy,
-                                   job.iterations, {}};
+        JobIdentity identity{socket_,       job.name,      static_cast<std::uint32_t>(index + 1), job.priority, job.weight,
+                             job.occupancy, job.iterations};
+        if (!job.command.empty()) identity.iteration_time = job.iteration_time;
         std::vector<std::string> environment;
         for (const auto& [name, value] : job_environment(identity)) environment.push_back(name + "=" + value);
         const std::vector<std::string> command =

@@ -146,8 +146,7 @@ private:
     }
 
     void set_environment() const {
-        JobIdentity job{socket_, arguments_.name,       job_, arguments_.priority, arguments_.weight,
-                        1,       arguments_.iterations, {}};
+        JobIdentity job{socket_, arguments_.name, job_, arguments_.priority, arguments_.weight, 1, arguments_.iterations};
         if (!arguments_.memory_hint.empty()) {
             const auto parts = split(arguments_.memory_hint, '+');
             job.memory_hint = {*parse_bytes(parts[0]), *parse_bytes(parts[1])};

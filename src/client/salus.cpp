@@ -64,7 +64,8 @@ Identity identity_from(const salus_options& options) {
     attach.occupancy = options.occupancy > 0 ? options.occupancy : number_from("SALUS_OCCUPANCY", 1);
     attach.iterations_total =
         options.iterations > 0 ? options.iterations : static_cast<std::uint64_t>(number_from("SALUS_ITERATIONS", 0));
-    attach.iteration_time_ns = options.iteration_ns;
+    attach.iteration_time_ns =
+        options.iteration_ns > 0 ? options.iteration_ns : static_cast<std::uint64_t>(number_from("SALUS_ITERATION_NS", 0));
     attach.persistent = options.persistent_hint > 0 ? options.persistent_hint
                                                     : static_cast<std::uint64_t>(number_from("SALUS_PERSISTENT_HINT", 0));
     attach.ephemeral = options.ephemeral_hint > 0 ? options.ephemeral_hint
