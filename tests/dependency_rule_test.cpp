@@ -23,8 +23,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"wire", {"base"}},
     {"device", {"base"}},
     {"history", {"base"}},
-    {"client", {"base", "wire", "device", "interpose", "salus"}},  // interpose: salus.cpp, which is libsalus.so
+    {"client", {"base", "wire", "device", "salus"}},
     {"interpose", {"base", "client"}},
+    {"library", {"base", "wire", "client", "interpose", "salus"}},
     {"service", {"base", "core", "policies", "wire", "device", "history"}},
     {"job", {"base", "salus"}},  // salus: the public header
     {"cli", {"base", "core", "policies", "sim", "wire", "history"}},
