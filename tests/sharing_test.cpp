@@ -1,5 +1,10 @@
 // Real processes share memory and time: lanes, evacuation, paging, policies, the recorded trace.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "policies/table.h"
 #include "sim/recorded_run.h"
@@ -218,6 +223,19 @@ TEST(Sharing, AnotherServiceCannotBeStartedInTheSamePlace) {
                    machine.path("second.out"));
     EXPECT_EQ(second.wait(), 1);
     EXPECT_EQ(second.output(), "salusd: another service runs at " + machine.socket() + "\n");
+}
+
+TEST(Sharing, AServiceThatIsJustGoingMakesWayForTheNext) {
+    Machine machine({"--capacity", "1GiB"}, /*start=*/false);
+    std::filesystem::create_directories(machine.path("run"));
+    int lock = ::open((machine.socket() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+    std::thread dies([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        ::close(lock);
+    });
+    machine.start_service();
+    dies.join();
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct Arguments {
 constexpr double kTellAfterS = 2;
 /// How long the service may take to write down that the job has ended.
 constexpr int kEndPatienceMs = 1000;
+/// How often a service that is gone is brought back before its job goes on without.
+constexpr int kTries = 5;
 
 std::uint64_t monotonic_ns() {
     timespec time{};
@@ -175,7 +177,7 @@ private:
         const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
             pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
-            ::poll(ready, connection_ ? 2 : 1, told_ ? -1 : 500);
+            ::poll(ready, connection_ ? 2 : 1, told_ && tries_ == 0 ? -1 : 500);
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
@@ -188,7 +190,11 @@ private:
                 tell_end(status);
                 return end_like(status);
             }
-            if (connection_ && ready[1].revents != 0) announce();  // the service is gone: bring it back
+            if (connection_ && ready[1].revents != 0) tries_ = kTries;  // the service is gone: bring it back
+            if (tries_ > 0) {
+                announce();
+                tries_ = connection_ ? 0 : tries_ - 1;
+            }
             if (!told_) tell_if_waiting();
         }
     }
@@ -236,6 +242,7 @@ private:
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
     bool told_ = false;
+    int tries_ = 0;  ///< left, to find the service again
     bool complained_ = false;
 };
 

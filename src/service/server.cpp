@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,8 @@ namespace {
 constexpr std::size_t kConnectionsMax = 4096;
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
+/// Ten milliseconds each.
+constexpr int kLockTries = 200;
 
 /// Ours alone, and nobody else could have put it there.
 /// True if it was made now, false if it was there.
@@ -40,6 +43,16 @@ Result<bool> make_private_directory(const std::string& path) {
     if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
     if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
     return made;
+}
+
+/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens.
+bool take_lock(int lock, const std::string& socket) {
+    for (int tries = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++tries) {
+        if (tries == kLockTries || wire::connect_to(socket)) return false;
+        const timespec pause{0, 10'000'000};
+        ::nanosleep(&pause, nullptr);
+    }
+    return true;
 }
 
 std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
@@ -55,7 +68,7 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     const std::string lock_path = options.socket + ".lock";
     wire::Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock) return Error{lock_path + ": " + std::strerror(errno)};
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return Error{"another service runs at " + options.socket};
+    if (!take_lock(lock.get(), options.socket)) return Error{"another service runs at " + options.socket};
     std::unique_ptr<Server> server(new Server(options, std::move(lock)));
     server->made_directory_ = made.value();
     const Result<bool> listening = server->listen();
