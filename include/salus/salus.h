@@ -108,6 +108,34 @@ SALUS_API void salus_free(salus_client* client, void* block);
 /* True if the block is in the lane now. */
 SALUS_API int salus_in_lane(salus_client* client, const void* block);
 
+/* ---- memory of a GPU, for allocators that know streams ------------------------------------------------------------------
+ * "host", or "cuda": then all memory of this client is the GPU's, and this process has, or gets, a context on it. */
+SALUS_API const char* salus_device(salus_client* client);
+
+/* A block for work on this stream (a CUstream). SALUS_OK with *block NULL: it is not for Salus to serve (too small, or on
+ * another stream than the rest), and the caller's own allocator should. SALUS_TOO_LARGE: it cannot be had.
+ * `on_behalf`: this thread has not called salus_begin, but works for one that has, and that waits for it. */
+SALUS_API salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block);
+/* Work on this stream uses the block, too: once freed, it is not used again before that work has ended. */
+SALUS_API void salus_used_on(salus_client* client, const void* block, void* stream);
+/* Whether the address is in memory of this client. Cheap. */
+SALUS_API int salus_owns(salus_client* client, const void* address);
+
+/* What blocks of 1 MiB and more use; peaks since the last salus_reset_peaks. */
+typedef struct salus_usage {
+    size_t size;     /* sizeof(salus_usage), set by the caller */
+    uint64_t in_use; /* bytes, in the lane or private */
+    uint64_t in_use_peak;
+    uint64_t reserved; /* private memory held, and what this job uses of the lane */
+    uint64_t reserved_peak;
+    uint64_t allocations; /* so far */
+    uint64_t frees;
+    uint64_t allocated; /* bytes, in all */
+    uint64_t freed;
+} salus_usage;
+SALUS_API salus_status salus_get_usage(salus_client* client, salus_usage* usage);
+SALUS_API void salus_reset_peaks(salus_client* client);
+
 /* From now on what a loaded library (matched by the start of its file name, such as "libc10.so") allocates by
  * posix_memalign, in blocks of 1 MiB and more, is allocated as SALUS_AUTO. There is no way back: the client cannot be
  * detached any more. SALUS_MISUSE if there is no such library, or it does not use posix_memalign and free. */

@@ -1,0 +1,90 @@
+#include "device/cuda/nvml.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+namespace salus::device::cuda {
+namespace {
+
+struct Memory2 {
+    unsigned version = sizeof(Memory2) | 2u << 24;
+    unsigned long long total = 0, reserved = 0, free = 0, used = 0;
+};
+struct ProcessInfo {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+constexpr int kInsufficientSize = 7;
+constexpr unsigned long long kNotAvailable = ~0ull;
+
+}  // namespace
+
+struct Nvml::Functions {
+    int (*init)() = nullptr;
+    int (*device_by_uuid)(const char*, void**) = nullptr;
+    int (*memory)(void*, Memory2*) = nullptr;
+    int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
+    int (*driver_version)(char*, unsigned) = nullptr;
+    bool complete = false;
+
+    Functions() {
+        void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+        if (!library) return;
+        const auto find = [&](auto& function, const char* symbol) {
+            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
+            return function != nullptr;
+        };
+        complete = find(init, "nvmlInit_v2") && find(device_by_uuid, "nvmlDeviceGetHandleByUUID") &&
+                   find(memory, "nvmlDeviceGetMemoryInfo_v2") &&
+                   find(processes, "nvmlDeviceGetComputeRunningProcesses_v3") &&
+                   find(driver_version, "nvmlSystemGetDriverVersion") && init() == 0;
+    }
+};
+
+Result<Nvml> Nvml::open(const std::string& uuid) {
+    static const Functions functions;
+    if (!functions.complete) return Error{"the driver's management library (libnvidia-ml.so.1) is missing, or too old"};
+    Nvml nvml;
+    nvml.functions_ = &functions;
+    if (functions.device_by_uuid(uuid.c_str(), &nvml.device_) != 0)
+        return Error{"the management library does not know " + uuid};
+    return nvml;
+}
+
+std::optional<Bytes> Nvml::used() const {
+    Memory2 memory;
+    if (functions_->memory(device_, &memory) != 0) return std::nullopt;
+    return Bytes{static_cast<std::int64_t>(memory.used)};
+}
+
+std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
+    std::vector<ProcessInfo> found(64);
+    for (;;) {
+        auto count = static_cast<unsigned>(found.size());
+        const int status = functions_->processes(device_, &count, found.data());
+        if (status == kInsufficientSize) {
+            found.resize(2 * std::max<std::size_t>(count, found.size()));
+            continue;
+        }
+        if (status != 0) return std::nullopt;
+        found.resize(count);
+        break;
+    }
+    std::map<int, Bytes> used;
+    for (const ProcessInfo& process : found) {
+        if (process.used != kNotAvailable)
+            used[static_cast<int>(process.pid)] += Bytes{static_cast<std::int64_t>(process.used)};
+    }
+    return used;
+}
+
+std::string Nvml::driver_version() const {
+    char text[96] = "";
+    return functions_->driver_version(text, sizeof text) == 0 ? text : "?";
+}
+
+}  // namespace salus::device::cuda
