@@ -21,7 +21,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"policies", {"base", "core"}},
     {"sim", {"base", "core", "policies"}},
     {"wire", {"base"}},
-    {"device", {"base"}},
+    {"device", {"base", "wire"}},
     {"history", {"base"}},
     {"client", {"base", "wire", "device", "salus"}},
     {"interpose", {"base", "client"}},

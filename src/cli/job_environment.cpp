@@ -34,6 +34,12 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("SALUS_PERSISTENT_HINT", std::to_string(job.memory_hint->first.count));
         variables.emplace_back("SALUS_EPHEMERAL_HINT", std::to_string(job.memory_hint->second.count));
     }
+    if (!job.place.device.empty()) variables.emplace_back("SALUS_DEVICE", job.place.device);
+    if (!job.place.gpu.empty()) variables.emplace_back("CUDA_VISIBLE_DEVICES", job.place.gpu);
+    if (!job.place.mps_directory.empty()) {
+        variables.emplace_back("CUDA_MPS_PIPE_DIRECTORY", job.place.mps_directory);
+        variables.emplace_back("CUDA_MPS_LOG_DIRECTORY", job.place.mps_directory);
+    }
     if (const Result<Adaptor> adaptor = find_adaptor()) {
         const char* path = std::getenv("PYTHONPATH");
         variables.emplace_back("SALUS_LIBRARY", adaptor.value().library);

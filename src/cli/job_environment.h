@@ -21,6 +21,13 @@ struct Adaptor {
 /// An error says what is not there.
 Result<Adaptor> find_adaptor();
 
+/// The device that the service shares.
+struct Place {
+    std::string device;         ///< "host", "cuda"; empty: not known
+    std::string gpu;            ///< its UUID
+    std::string mps_directory;  ///< empty: no MPS
+};
+
 struct JobIdentity {
     std::string socket;
     std::string name;
@@ -31,6 +38,7 @@ struct JobIdentity {
     std::uint64_t iterations = 0;  ///< 0: not known
     Duration iteration_time{};     ///< 0: not known
     std::optional<std::pair<Bytes, Bytes>> memory_hint{};
+    Place place{};
 };
 
 /// Names and values; what is set already may be extended.

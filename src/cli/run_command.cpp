@@ -102,6 +102,7 @@ private:
         if (answer.kind == wire::Received::Kind::kMessage && sorry) return complain(std::string(sorry->why.view()));
         if (answer.kind != wire::Received::Kind::kMessage || !running) return complain("the service does not answer");
         job_ = running->job;
+        place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         connection_ = std::move(connection).value();
     }
 
@@ -153,6 +154,7 @@ private:
             const auto parts = split(arguments_.memory_hint, '+');
             job.memory_hint = {*parse_bytes(parts[0]), *parse_bytes(parts[1])};
         }
+        job.place = place_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
     }
 
@@ -238,6 +240,7 @@ private:
     std::string log_;
     wire::Descriptor connection_;
     std::uint32_t job_ = 0;
+    Place place_;
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};

@@ -17,6 +17,7 @@
 #include <new>
 
 #include "base/text.h"
+#include "device/cuda/cuda_client_memory.h"
 #include "device/host/host_client_memory.h"
 
 namespace salus::client {
@@ -121,12 +122,17 @@ Result<bool> Client::connect(bool again) {
         return Error{"the service does not answer"};
     }
     if (!memory_) {
-        auto device = device::make_host_client_memory({static_cast<std::int64_t>(welcome->capacity)});
+        const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
+        device_name_ = std::string(welcome->device.view());
+        auto device = device_name_ == "cuda" ? device::make_cuda_client_memory(capacity, std::string(welcome->gpu.view()))
+                                             : device::make_host_client_memory(capacity);
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
+        if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
+        if (!device_->is_host()) many_threads_ = true;  // paging is for the host, so far
     }
     const timeval forever{0, 0};
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
@@ -317,6 +323,16 @@ std::optional<void*> Client::allocate_for(std::size_t size) {
     void* block = memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
     if (!block && alone_) return std::nullopt;  // then the device's size is no limit
     return block;
+}
+
+std::optional<void*> Client::allocate_on(device::Stream stream, std::size_t size, bool on_behalf) {
+    if (!memory_ || in_child_) return std::nullopt;
+    const bool inside = tls.gated_by || (on_behalf && turns_->word().state == control::State::kRunning);
+    return memory_->allocate_on(stream, size, inside);
+}
+
+void Client::used_on(const void* block, device::Stream stream) {
+    if (memory_ && !in_child_) memory_->used_on(block, stream);
 }
 
 std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }

@@ -49,6 +49,13 @@ public:
     void* allocate(std::size_t size, Kind kind);
     /// As the process's own allocator would be asked: nothing if this client does not manage memory (now, or here).
     std::optional<void*> allocate_for(std::size_t size);
+    /// For work on this stream. `on_behalf`: of the threads that are inside an iteration.
+    std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool on_behalf);
+    void used_on(const void* block, device::Stream stream);
+    bool owns(const void* address) const { return memory_ && memory_->owns(address); }
+    Memory* memory() const { return memory_.get(); }
+    /// "host", "cuda".
+    const std::string& device() const { return device_name_; }
     void free(void* block);
     bool in_lane(const void* block);
     void read_counters(salus_counters& counters);
@@ -90,7 +97,8 @@ private:
     // ---- the helper (helper.cpp) ----
     void help();
     bool handle(wire::Received received);
-    void on(const wire::MapLane& message, wire::Descriptor descriptor);
+    void on(const wire::LanePieces& message, std::vector<wire::Descriptor> pieces);
+    void on(const wire::MapLane& message);
     void on(const wire::UnmapLane& message);
     void on(const wire::Revoke& message);
     void on(const wire::Room& message);
@@ -110,6 +118,7 @@ private:
     wire::Descriptor stop_;  ///< eventfd: the helper is to end
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
+    std::string device_name_ = "host";
     std::unique_ptr<device::ClientMemory> device_;
     std::unique_ptr<Memory> memory_;  ///< none if it never was attached
     pthread_t helper_{};

@@ -18,6 +18,14 @@ std::uint64_t orphan_wait_ns() {
     return static_cast<std::uint64_t>((seconds && *seconds >= 0 ? *seconds : 60.0) * 1e9);
 }
 
+std::vector<wire::Descriptor> pieces_of(wire::Received& received) {
+    std::vector<wire::Descriptor> pieces;
+    for (wire::Descriptor& descriptor : received.descriptors) {
+        if (descriptor) pieces.push_back(std::move(descriptor));
+    }
+    return pieces;
+}
+
 }  // namespace
 
 void Client::help() {
@@ -43,7 +51,7 @@ bool Client::handle(wire::Received received) {
     if (received.kind != wire::Received::Kind::kMessage) return false;
     std::visit(
         [&]<typename T>(const T& message) {
-            if constexpr (std::is_same_v<T, wire::MapLane>) on(message, std::move(received.descriptors[0]));
+            if constexpr (std::is_same_v<T, wire::LanePieces>) on(message, pieces_of(received));
             else if constexpr (std::is_same_v<T, wire::Sorry>)
                 sent_away_ = warn("the service says: " + std::string(message.why.view()));
             else if constexpr (requires { this->on(message); }) on(message);
@@ -52,17 +60,16 @@ bool Client::handle(wire::Received received) {
     return !sent_away_;
 }
 
-void Client::on(const wire::MapLane& message, wire::Descriptor descriptor) {
+void Client::on(const wire::LanePieces& message, std::vector<wire::Descriptor> pieces) {
+    if (message.first == 0) lane_ = message.lane;
+    has_lane_ = (message.first == 0 || (has_lane_ && lane_ == message.lane)) &&
+                memory_->add_lane_memory(message.first, std::move(pieces));
+    if (!has_lane_) fail("a lane's memory cannot be had");
+}
+
+void Client::on(const wire::MapLane& message) {
     // After a restart of the service it may be paged out without the service's knowing.
-    bool ok = memory_->page_in();
-    int fd = -1;
-    if (descriptor) {
-        memory_->unmap_lane();
-        fd = descriptor.release();
-        lane_ = message.lane;
-        has_lane_ = true;
-    }
-    ok = ok && has_lane_ && lane_ == message.lane && memory_->map_lane(fd, message.size);
+    const bool ok = memory_->page_in() && has_lane_ && lane_ == message.lane && memory_->map_lane(message.size);
     if (ok) send(wire::Acknowledge{message.lane, message.version});
     else fail("a lane cannot be mapped");
     tell_askers();

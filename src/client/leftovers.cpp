@@ -10,7 +10,9 @@ void Leftovers::add(device::Range range, std::uint64_t iteration) {
     bytes_ += range.size;
 }
 
-void Leftovers::take(device::Range range) {
+std::vector<device::Range> Leftovers::take(device::Range range) {
+    std::vector<device::Range> missing;
+    std::uint64_t seen = range.offset;
     const std::uint64_t end = range.offset + range.size;
     auto it = ranges_.upper_bound(range.offset);
     if (it != ranges_.begin()) --it;
@@ -24,9 +26,17 @@ void Leftovers::take(device::Range range) {
         }
         it = ranges_.erase(it);
         bytes_ -= freed.size;
+        if (offset > seen) missing.push_back({seen, offset - seen});
+        seen = std::min(freed_end, end);
         if (offset < range.offset) add({offset, range.offset - offset}, freed.iteration);
         if (freed_end > end) add({end, freed_end - end}, freed.iteration);
     }
+    if (seen < end) missing.push_back({seen, end - seen});
+    return missing;
+}
+
+bool Leftovers::any_before(std::uint64_t iteration) const {
+    return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& entry) { return entry.second.iteration < iteration; });
 }
 
 void Leftovers::give_back_before(std::uint64_t iteration) {

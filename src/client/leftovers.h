@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "device/device.h"
 
@@ -19,8 +20,9 @@ public:
 
     /// A range was freed in this iteration.
     void add(device::Range range, std::uint64_t iteration);
-    /// A range is used again: what of it is here is here no more.
-    void take(device::Range range);
+    /// A range is used again: what of it is here is here no more. Returns the parts that were not.
+    std::vector<device::Range> take(device::Range range);
+    bool any_before(std::uint64_t iteration) const;
     /// Gives back what was freed before this iteration.
     void give_back_before(std::uint64_t iteration);
     void give_back_all() { give_back_before(~std::uint64_t{0}); }

@@ -55,8 +55,14 @@ TEST(Leftovers, AgreeWithASetOfUnits) {
             given.leftovers.add({offset, size}, static_cast<std::uint64_t>(step));
             for (std::uint64_t at = offset; at < offset + size; ++at) used[at] = false, here.insert(at);
         } else if (none_used) {
-            given.leftovers.take({offset, size});
-            for (std::uint64_t at = offset; at < offset + size; ++at) used[at] = true, here.erase(at);
+            std::set<std::uint64_t> missing;
+            for (const device::Range& part : given.leftovers.take({offset, size})) {
+                for (std::uint64_t at = part.offset; at < part.offset + part.size; ++at) missing.insert(at);
+            }
+            for (std::uint64_t at = offset; at < offset + size; ++at) {
+                ASSERT_EQ(missing.count(at), 1 - here.count(at)) << at;
+                used[at] = true, here.erase(at);
+            }
         }
         ASSERT_EQ(given.leftovers.bytes(), here.size());
     }

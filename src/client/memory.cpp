@@ -12,6 +12,8 @@ namespace {
 /// What is added to P, so that it need not be asked for bit by bit: some for evacuation, some for the small blocks.
 std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + (std::uint64_t{2} << 20); }
 
+std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) / unit * unit; }
+
 /// Outside of iterations growth is told in steps.
 constexpr std::uint64_t kObserveStep = std::uint64_t{16} << 20;
 
@@ -39,25 +41,58 @@ Memory::Memory(ControlPage& page, device::ClientMemory& device, Provider& provid
       private_(device.window_size()),
       leftovers_([this](device::Range range) { device_.discard_private(range); }) {}
 
-Memory::~Memory() {
-    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
-}
+Memory::~Memory() = default;
 
 // -------------------------------------------------------------------------------------------------------- allocation
 
 void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
-    if (size < kManagedMin) {
+    if (size < kManagedMin && device_.is_host()) {
         void* block = nullptr;
         if (::posix_memalign(&block, 64, std::max<std::size_t>(size, 1)) != 0) return nullptr;
         const std::lock_guard lock(mutex_);
         count_private(static_cast<std::int64_t>(::malloc_usable_size(block)));
         return block;
     }
+    std::unique_lock lock(mutex_);
+    return allocate_managed(lock, size, kind, inside);
+}
+
+// Note [Streams]
+// A device runs what one stream is given in order, and several streams at once. So memory that is free by our books may still
+// be in use by work in flight. Memory is therefore managed for one stream, the home stream: what is freed and taken again there
+// is used again only after. Other streams are turned away, to the framework's own allocator. A block that work on another
+// stream uses, too, or that was taken when another stream was at home, is used again only when a fence shows that all work
+// of its last iteration has ended. An iteration that needs nothing at home, but was turned away elsewhere, moves the home
+// there, at its boundary. Whatever takes memory out of the address space needs the device to have drained.
+std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size, bool inside) {
+    if (size < kManagedMin) return std::nullopt;
+    std::unique_lock lock(mutex_);
+    if (!has_home_) {
+        home_ = stream;
+        has_home_ = true;
+    }
+    if (stream != home_ && !reuse_at_once_) {
+        if (inside) refused_ = stream;
+        return std::nullopt;
+    }
+    if (inside) used_home_ = true;
+    device_.uses(stream);
+    return allocate_managed(lock, size, Kind::kAuto, inside);
+}
+
+void Memory::used_on(const void* start, device::Stream stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(start);
+    if (found == blocks_.end() || stream == found->second.stream) return;
+    found->second.shared = true;
+    device_.uses(stream);
+}
+
+void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside) {
     if (size > device_.window_size()) return nullptr;
     size = Arena::rounded(size);
-    std::unique_lock lock(mutex_);
     if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
-    const Predictor::Allocation allocation = predictor_.allocated(size, /*stream=*/0, kind_);
+    const Predictor::Allocation allocation = predictor_.allocated(size, home_, kind_);
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && (allocation.dies || mispredicts()));
     void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
                                            : allocate_private(lock, size, true, &allocation);
@@ -73,7 +108,7 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
             page_.lane_bytes.fetch_add(size, std::memory_order_relaxed);
             return enter(Place::kLane, *offset, size, &allocation);
         }
-        const Needs needs{std::max(room_, in_use_), lane_.limit_for(size)};
+        const Needs needs{std::max(room_, in_use_), rounded_up(lane_.limit_for(size), device_.lane_unit())};
         if (alone_ || needs.ephemeral > device_.window_size()) return allocate_private(lock, size, true, &allocation);
         lock.unlock();
         const bool given = provider_.ask(needs);
@@ -95,7 +130,10 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
     }
     const auto offset = private_.allocate(size);
     if (!offset) return nullptr;
-    leftovers_.take({*offset, size});
+    if (!back({*offset, size})) {
+        private_.free(*offset);
+        return nullptr;
+    }
     void* block = enter(Place::kPrivate, *offset, size, allocation);
     count_private(static_cast<std::int64_t>(size));
     if (!inside && !alone_ && in_use_ >= observed_ + kObserveStep) {
@@ -110,8 +148,38 @@ void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const
     std::byte* start = (place == Place::kLane ? device_.lane_window() : device_.private_window()) + offset;
     const Predictor::Ticket ticket = allocation ? allocation->ticket : 0;
     note({true, allocation != nullptr, ticket, size});
-    blocks_.emplace(start, Block{offset, size, place, allocation != nullptr, ticket, iteration_});
+    blocks_.emplace(start, Block{offset, size, place, /*shared=*/false, home_, allocation != nullptr, ticket, iteration_});
+    ++usage_.allocations;
+    usage_.allocated += size;
+    usage_.in_use += size;
+    usage_.in_use_peak = std::max(usage_.in_use_peak, usage_.in_use);
+    usage_.reserved_peak = std::max(usage_.reserved_peak, device_.backed() + lane_.in_use());
     return start;
+}
+
+bool Memory::note_held() {
+    page_.held_bytes.store(device_.backed(), std::memory_order_relaxed);
+    return true;
+}
+
+/// Memory behind a private range: what was left over from earlier ones, and new.
+bool Memory::back(device::Range range) {
+    const std::vector<device::Range> missing = leftovers_.take(range);
+    std::size_t done = 0;
+    const auto go_on = [&] {
+        while (done < missing.size() && device_.back_private(missing[done])) ++done;
+        return done == missing.size();
+    };
+    if (go_on()) return note_held();
+    // What is kept for later may be what is missing now.
+    device_.fence();
+    device_.drain();
+    leftovers_.give_back_all();
+    if (go_on()) return note_held();
+    note_held();
+    leftovers_.add(range, iteration_);
+    for (std::size_t i = done; i < missing.size(); ++i) leftovers_.take(missing[i]);
+    return false;
 }
 
 /// For the replay at the next boundary. Where none comes it must not fill memory.
@@ -144,33 +212,68 @@ void Memory::free(void* start) {
     if (found == blocks_.end()) return;  // freed twice: there is nothing sensible to do in someone else's process
     const Block block = found->second;
     blocks_.erase(found);
+    ++usage_.frees;
+    usage_.freed += block.size;
+    usage_.in_use -= block.size;
     const bool of_this_iteration = block.has_ticket && block.iteration == iteration_;
     if (of_this_iteration) predictor_.freed(block.ticket);
     note({false, of_this_iteration, block.ticket, block.size});
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
+    if (block.place == Place::kLane) --lane_blocks_;
+    if (block.place == Place::kPrivate && of_this_iteration) missed_ += block.size;
+    const bool in_flight = block.shared || block.stream != home_;  // see Note [Streams]
+    if (!in_flight || reuse_at_once_) return release(block);
+    late_.push_back({block, iteration_});
+    late_bytes_ += block.size;
+}
+
+/// Its memory may be used again, by work that comes after what the home stream was given so far.
+void Memory::release(const Block& block) {
     switch (block.place) {
-        case Place::kLane:
-            lane_.free(block.offset);
-            --lane_blocks_;
-            return;
+        case Place::kLane: return lane_.free(block.offset);
         case Place::kEvacuated:
+            if (device_.asynchronous()) dead_.push_back({block.offset, block.size});
             // Where the lane does not come back nothing more is placed.
-            if (restore_lane({block.offset, block.size})) lane_.free(block.offset);
+            else if (device_.restore_lane({block.offset, block.size})) lane_.free(block.offset);
             break;
         case Place::kPrivate:
             private_.free(block.offset);
             let_go({block.offset, block.size});
-            if (of_this_iteration) missed_ += block.size;
             break;
     }
     count_private(-static_cast<std::int64_t>(block.size));
 }
 
+/// Those that were freed before this iteration are through.
+void Memory::release_late(std::uint64_t freed_before) {
+    std::erase_if(late_, [&](const Late& late) {
+        if (late.iteration >= freed_before) return false;
+        late_bytes_ -= late.block.size;
+        release(late.block);
+        return true;
+    });
+}
+
 /// A private range is free. The same is often wanted again in the next iteration.
 void Memory::let_go(device::Range range) {
     const bool keep = !alone_ && !paged_ && leftovers_.bytes() + range.size <= in_use_ / 2 + kKeptBytes;
-    if (keep) leftovers_.add(range, iteration_);
+    // What may be in use by work in flight is kept in any case.
+    if (keep || device_.asynchronous()) leftovers_.add(range, iteration_);
     else device_.discard_private(range);
+}
+
+/// What a profiling turn used is wanted by others; later on, the next iterations want the same.
+void Memory::give_back_leftovers(bool drained) {
+    const std::uint64_t before = mapped_ == 0 ? iteration_ : iteration_ - std::min(iteration_, kKeptIterations);
+    const bool too_many = device_.asynchronous() && leftovers_.bytes() > in_use_ / 2 + kKeptBytes;
+    if (!too_many && !leftovers_.any_before(before)) return;
+    if (!drained && (too_many || mapped_ == 0)) {
+        device_.drain();
+        drained = true;
+    }
+    // Older than the last fence, and that has passed: then nothing in flight uses it.
+    if (drained && too_many) leftovers_.give_back_all();
+    else if (drained || device_.passed()) leftovers_.give_back_before(before);
 }
 
 bool Memory::in_lane(const void* block) {
@@ -182,6 +285,19 @@ bool Memory::in_lane(const void* block) {
 std::uint64_t Memory::private_bytes() {
     const std::lock_guard lock(mutex_);
     return in_use_;
+}
+
+Memory::Usage Memory::usage() {
+    const std::lock_guard lock(mutex_);
+    Usage usage = usage_;
+    usage.reserved = device_.backed() + lane_.in_use();
+    return usage;
+}
+
+void Memory::reset_peaks() {
+    const std::lock_guard lock(mutex_);
+    usage_.in_use_peak = usage_.in_use;
+    usage_.reserved_peak = device_.backed() + lane_.in_use();
 }
 
 bool Memory::owns(const void* block) const {
@@ -202,14 +318,37 @@ void Memory::turn_begins() {
 
 bool Memory::boundary() {
     const std::lock_guard lock(mutex_);
+    if (!late_.empty() && device_.passed()) release_late(iteration_);  // the last fence was at the last boundary
+    device_.uses(home_);
+    device_.fence();
+    const bool drain = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
+    if (drain) {
+        device_.drain();
+        release_late(iteration_ + 1);
+    }
+    for (const device::Range& range : dead_) {
+        if (device_.restore_lane(range)) lane_.free(range.offset);
+    }
+    dead_.clear();
     const bool clean = evacuate_all();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
-    // What a profiling turn used is wanted by others; later on, the next iteration wants the same.
-    if (mapped_ == 0) leftovers_.give_back_all();
-    else if (iteration_ > kKeptIterations) leftovers_.give_back_before(iteration_ - kKeptIterations);
+    give_back_leftovers(drain);
+    note_held();
+    if (device_.backed() > persistent_.get()) page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);
+    change_home();
     return clean;
+}
+
+/// See Note [Streams].
+void Memory::change_home() {
+    if (!used_home_ && refused_) {
+        device_.order(home_, *refused_);
+        home_ = *refused_;
+    }
+    used_home_ = false;
+    refused_.reset();
 }
 
 void Memory::learn() {
@@ -217,7 +356,7 @@ void Memory::learn() {
     persistent_.add(needs.persistent);
     ephemeral_.add(needs.ephemeral);
     page_.persistent.store(with_slack(persistent_.get()), std::memory_order_relaxed);
-    page_.ephemeral.store(ephemeral_.get(), std::memory_order_relaxed);
+    page_.ephemeral.store(rounded_up(ephemeral_.get(), device_.lane_unit()), std::memory_order_relaxed);
     page_.missed_bytes.fetch_add(missed_, std::memory_order_relaxed);
     if (lane_.peak() > page_.lane_peak.load(std::memory_order_relaxed)) {
         page_.lane_peak.store(lane_.peak(), std::memory_order_relaxed);
@@ -272,52 +411,32 @@ bool Memory::evacuate_all() {
     return lane_blocks_ == 0;
 }
 
-/// The lane shows through again where an evacuated block was, as far as the lane reaches.
-bool Memory::restore_lane(device::Range range) {
-    const std::uint64_t inside = mapped_ > range.offset ? std::min(range.size, mapped_ - range.offset) : 0;
-    device_.unmap_lane(range);
-    return inside == 0 || device_.map_lane(lane_descriptor_, {range.offset, inside});
-}
-
-std::vector<device::Range> Memory::evacuated_ranges() const {
-    std::vector<device::Range> ranges;
-    for (const auto& [start, block] : blocks_) {
-        if (block.place == Place::kEvacuated) ranges.push_back({block.offset, block.size});
-    }
-    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-    return ranges;
-}
-
 // -------------------------------------------------------------------------------------------------------------- lanes
 
-bool Memory::map_lane(int descriptor, std::uint64_t size) {
+bool Memory::add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) {
+    const std::lock_guard lock(mutex_);
+    if (first == 0) leave_lane();
+    return device_.add_lane_memory(first, std::move(pieces));
+}
+
+bool Memory::map_lane(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
     size = Arena::rounded(size);
-    if (descriptor >= 0) {  // another lane than before, or the first
-        if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
-        lane_descriptor_ = descriptor;
-    }
-    if (size > device_.window_size() || lane_descriptor_ < 0) return false;
-    const std::vector<device::Range> evacuated = evacuated_ranges();
-    bool ok = true;
-    if (size > mapped_) {
-        device::around(evacuated, mapped_, size,
-                       [&](const device::Range& r) { ok = ok && device_.map_lane(lane_descriptor_, r); });
-    } else {
-        device::around(evacuated, size, mapped_, [&](const device::Range& r) { device_.unmap_lane(r); });
-        lane_.set_limit(std::min(lane_.limit(), size));
-    }
-    if (ok) mapped_ = size;
-    return ok;
+    if (!device_.resize_lane(size)) return false;
+    mapped_ = size;
+    lane_.set_limit(std::min(lane_.limit(), size));
+    return true;
 }
 
 void Memory::unmap_lane() {
     const std::lock_guard lock(mutex_);
-    device::around(evacuated_ranges(), 0, mapped_, [&](const device::Range& range) { device_.unmap_lane(range); });
+    leave_lane();
+}
+
+void Memory::leave_lane() {
+    device_.drop_lane();
     mapped_ = 0;
     lane_.set_limit(0);
-    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
-    lane_descriptor_ = -1;
 }
 
 std::uint64_t Memory::mapped() {
@@ -338,7 +457,7 @@ bool Memory::page_out() {
     leftovers_.give_back_all();
     std::vector<device::Range> ranges;
     for (const auto& [offset, size] : private_.used()) ranges.push_back({offset, size});
-    if (!device_.page_out(ranges, evacuated_ranges())) return false;
+    if (!device_.page_out(ranges)) return false;
     paged_ = true;
     page_.page_outs.fetch_add(1, std::memory_order_relaxed);
     return true;
@@ -361,8 +480,7 @@ bool Memory::paged() {
 
 void Memory::before_fork(bool quiet) {
     mutex_.lock();
-    if (lane_blocks_ == 0 || !quiet) return;
-    device_.drain();
+    if (lane_blocks_ == 0 || !quiet || !device_.survives_fork()) return;
     evacuate_all();
 }
 
@@ -373,9 +491,7 @@ void Memory::after_fork_in_parent() {
 
 void Memory::after_fork_in_child() {
     mutex_.unlock();
-    if (lane_descriptor_ >= 0) ::close(lane_descriptor_);
-    lane_descriptor_ = -1;
-    device_.in_child(evacuated_ranges());
+    device_.in_child();
 }
 
 // ------------------------------------------------------------------------------------------------------------- alone
@@ -384,6 +500,7 @@ void Memory::set_alone(bool alone) {
     const std::lock_guard lock(mutex_);
     alone_ = alone;
     observed_ = 0;
+    if (alone && device_.asynchronous()) return;  // then they are of use as they are
     if (alone) return leftovers_.give_back_all();
     // Nothing was noted down meanwhile: the next replay starts from here.
     steps_.clear();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -49,9 +50,22 @@ public:
 
     /// nullptr if it cannot be had. `inside`: this thread is inside an iteration.
     void* allocate(std::size_t size, Kind kind, bool inside);
+    /// For work on this stream; nothing if another allocator should serve it. See Note [Streams].
+    std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool inside);
     void free(void* block);
+    /// Work on this stream uses the block as well.
+    void used_on(const void* block, device::Stream stream);
     bool in_lane(const void* block);
     std::uint64_t private_bytes();
+    /// Of managed blocks; peaks since reset_peaks().
+    struct Usage {
+        std::uint64_t in_use = 0, in_use_peak = 0;
+        std::uint64_t reserved = 0, reserved_peak = 0;
+        std::uint64_t allocations = 0, frees = 0;
+        std::uint64_t allocated = 0, freed = 0;  ///< bytes
+    };
+    Usage usage();
+    void reset_peaks();
 
     // ---- turns; called by the thread that enters first or leaves last ----
     /// An iteration of this kind begins: those of one kind allocate alike.
@@ -63,9 +77,13 @@ public:
 
     /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
     void mispredict_every(std::uint64_t iterations) { mispredict_every_ = iterations; }
+    /// For tests: what Note [Streams] forbids is done.
+    void reuse_at_once() { reuse_at_once_ = true; }
 
     // ---- the helper ----
-    bool map_lane(int descriptor, std::uint64_t size);
+    /// Further pieces of the lane's memory; the first ones replace the lane that was there.
+    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces);
+    bool map_lane(std::uint64_t size);
     void unmap_lane();
     std::uint64_t mapped();
     void set_room(std::uint64_t persistent);
@@ -94,6 +112,8 @@ private:
         std::uint64_t offset = 0;
         std::uint64_t size = 0;  ///< as the arena counts
         Place place{};
+        bool shared = false;  ///< used on another stream, too
+        device::Stream stream = 0;
         bool has_ticket = false;
         Predictor::Ticket ticket{};
         std::uint64_t iteration = 0;  ///< in which it was born
@@ -119,11 +139,17 @@ private:
     };
 
     bool mispredicts() const { return mispredict_every_ > 0 && iteration_ % mispredict_every_ == 0; }
+    void* allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside);
     void* allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size, const Predictor::Allocation& allocation);
     void* allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
                            const Predictor::Allocation* allocation);
     void* enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation);
-    bool restore_lane(device::Range range);
+    bool back(device::Range range);
+    void release(const Block& block);
+    void release_late(std::uint64_t freed_before);
+    void change_home();
+    bool note_held();
+    void leave_lane();
     bool evacuate(Block& block);
     void learn();
     Needs replay() const;
@@ -131,7 +157,7 @@ private:
     void count_private(std::int64_t change);
     bool evacuate_all();
     void let_go(device::Range range);
-    std::vector<device::Range> evacuated_ranges() const;
+    void give_back_leftovers(bool drained);
 
     ControlPage& page_;
     device::ClientMemory& device_;
@@ -147,7 +173,6 @@ private:
     std::uint64_t iteration_ = 0;
     std::atomic<std::uint64_t> kind_{0};
     std::size_t lane_blocks_ = 0;  ///< alive in the lane
-    int lane_descriptor_ = -1;
     std::uint64_t mapped_ = 0;
     std::uint64_t room_ = 0;
     std::uint64_t in_use_ = 0;       ///< private: managed, evacuated and small blocks
@@ -158,8 +183,23 @@ private:
     RecentMax persistent_;
     RecentMax ephemeral_;
     std::uint64_t mispredict_every_ = 0;
+    Usage usage_;
     bool paged_ = false;
     bool alone_ = true;
+
+    // See Note [Streams].
+    struct Late {
+        Block block;
+        std::uint64_t iteration;  ///< in which it was freed
+    };
+    device::Stream home_ = 0;
+    bool has_home_ = false;
+    bool used_home_ = false;                ///< in this iteration
+    std::optional<device::Stream> refused_; ///< a stream that was turned away in this iteration
+    std::vector<Late> late_;
+    std::uint64_t late_bytes_ = 0;
+    std::vector<device::Range> dead_;  ///< evacuated, and freed since: the lane comes back there at the next boundary
+    bool reuse_at_once_ = false;
 };
 
 }  // namespace salus::client

@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -55,26 +57,40 @@ public:
     std::byte* lane_window() const override { return real_->lane_window(); }
     std::byte* private_window() const override { return real_->private_window(); }
     std::uint64_t window_size() const override { return real_->window_size(); }
-    bool map_lane(int descriptor, device::Range range) override {
-        if (!fail_map_lane) return real_->map_lane(descriptor, range);
-        real_->unmap_lane(range);
-        return false;
+    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+        return real_->add_lane_memory(first, std::move(pieces));
     }
-    void unmap_lane(device::Range range) override { real_->unmap_lane(range); }
+    bool resize_lane(std::uint64_t size) override { return !fail_map_lane && real_->resize_lane(size); }
+    void drop_lane() override { real_->drop_lane(); }
     bool make_private(device::Range range) override { return !fail_make_private && real_->make_private(range); }
+    bool restore_lane(device::Range range) override { return !fail_map_lane && real_->restore_lane(range); }
+    bool back_private(device::Range range) override { return !fail_back_private && real_->back_private(range); }
     void discard_private(device::Range range) override { real_->discard_private(range); }
-    bool page_out(const std::vector<device::Range>& own, const std::vector<device::Range>& evacuated) override {
-        return real_->page_out(own, evacuated);
-    }
+    bool page_out(const std::vector<device::Range>& own) override { return real_->page_out(own); }
     bool page_in() override { return real_->page_in(); }
     void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
     void in_parent() override { real_->in_parent(); }
-    void in_child(const std::vector<device::Range>& evacuated) override { real_->in_child(evacuated); }
-    void drain() override { real_->drain(); }
-    bool asynchronous() const override { return real_->asynchronous(); }
+    bool survives_fork() const override { return real_->survives_fork(); }
+    void in_child() override { real_->in_child(); }
+    bool asynchronous() const override { return work_in_flight || real_->asynchronous(); }
+    void uses(device::Stream stream) override { used.insert(stream); }
+    void order(device::Stream first, device::Stream second) override { ordered.push_back({first, second}); }
+    void fence() override { ++fences; }
+    bool passed() override { return has_passed; }
+    void drain() override { ++drains; }
+    std::uint64_t lane_unit() const override { return real_->lane_unit(); }
+    bool is_host() const override { return real_->is_host(); }
+    std::uint64_t backed() const override { return real_->backed(); }
 
     bool fail_map_lane = false;
     bool fail_make_private = false;
+    bool fail_back_private = false;
+    bool work_in_flight = false;  ///< as on a device that works by itself
+    bool has_passed = true;
+    int fences = 0;
+    int drains = 0;
+    std::set<device::Stream> used;
+    std::vector<std::pair<device::Stream, device::Stream>> ordered;
 
 private:
     std::unique_ptr<device::ClientMemory> real_;
@@ -122,16 +138,18 @@ protected:
         memory_->set_room(kPlenty);
     }
 
-    /// A descriptor of that lane's memory for the client to keep.
-    int lane_descriptor(std::uint64_t size, LaneId lane = LaneId{0}) {
-        const auto provided = lanes_->provide(lane, {static_cast<std::int64_t>(size)});
-        EXPECT_TRUE(provided.ok());
-        return ::dup(provided.value());
+    /// That lane's memory for a client to keep.
+    std::vector<wire::Descriptor> lane_memory(std::uint64_t size, LaneId lane = LaneId{0}) {
+        EXPECT_TRUE(lanes_->provide(lane, {static_cast<std::int64_t>(size)}).ok());
+        return lanes_->pass_on(lane, 0, 1).value();
     }
-    void map_lane(std::uint64_t size) { ASSERT_TRUE(memory_->map_lane(lane_descriptor(size), size)); }
+    void map_lane(std::uint64_t size, LaneId lane = LaneId{0}) {
+        ASSERT_TRUE(memory_->add_lane_memory(0, lane_memory(size, lane)));
+        ASSERT_TRUE(memory_->map_lane(size));
+    }
     void grow_lane(std::uint64_t size) {
-        ::close(lane_descriptor(size));
-        ASSERT_TRUE(memory_->map_lane(-1, size));
+        lane_memory(size);
+        ASSERT_TRUE(memory_->map_lane(size));
     }
     /// A turn with a grant for that much; more has to be asked for.
     void begin_turn(std::uint64_t p, std::uint64_t t) {
@@ -142,9 +160,8 @@ protected:
     /// The lane as another client sees it.
     std::byte* elsewhere(LaneId lane = LaneId{0}) {
         if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
-        const int descriptor = lane_descriptor(kElsewhere, lane);
-        elsewhere_ = ::mmap(nullptr, kElsewhere, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-        ::close(descriptor);
+        const std::vector<wire::Descriptor> memory = lane_memory(kElsewhere, lane);
+        elsewhere_ = ::mmap(nullptr, kElsewhere, PROT_READ | PROT_WRITE, MAP_SHARED, memory[0].get(), 0);
         EXPECT_NE(elsewhere_, MAP_FAILED);
         return static_cast<std::byte*>(elsewhere_);
     }

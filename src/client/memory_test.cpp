@@ -276,7 +276,7 @@ TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {
     EXPECT_TRUE(shows_lane(0) && shows_lane(3 * kMiB) && shows_lane(8 * kMiB) && shows_lane(12 * kMiB - kStride));
     EXPECT_FALSE(shows_lane(4 * kMiB));
 
-    ASSERT_TRUE(memory_->map_lane(-1, 6 * kMiB));  // ends within the block
+    ASSERT_TRUE(memory_->map_lane(6 * kMiB));  // ends within the block
     EXPECT_EQ(memory_->mapped(), 6 * kMiB);
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
     EXPECT_TRUE(shows_lane(0));
@@ -286,7 +286,7 @@ TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
     EXPECT_TRUE(shows_lane(0) && shows_lane(8 * kMiB) && shows_lane(16 * kMiB - kStride));
 
-    ASSERT_TRUE(memory_->map_lane(-1, 2 * kMiB));  // ends before it
+    ASSERT_TRUE(memory_->map_lane(2 * kMiB));  // ends before it
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
     EXPECT_FALSE(readable(window + 3 * kMiB));
     EXPECT_FALSE(readable(window + 8 * kMiB));
@@ -297,7 +297,7 @@ TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {
     EXPECT_FALSE(readable(window));
 
     // Another lane comes, and shows where the block was as far as it reaches.
-    ASSERT_TRUE(memory_->map_lane(lane_descriptor(6 * kMiB, LaneId{1}), 6 * kMiB));
+    map_lane(6 * kMiB, LaneId{1});
     other = elsewhere(LaneId{1});
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
     EXPECT_TRUE(shows_lane(0));
@@ -319,13 +319,14 @@ TEST_F(MemoryTest, AnEvacuatedBlockFreedWithoutALaneLeavesNothing) {
 }
 
 TEST_F(MemoryTest, ALaneThatCannotBeIsNotMapped) {
-    EXPECT_FALSE(memory_->map_lane(-1, kMiB));  // no descriptor ever came
-    EXPECT_FALSE(memory_->map_lane(lane_descriptor(kMiB), device_->window_size() + 1));
+    EXPECT_FALSE(memory_->map_lane(kMiB));  // no memory ever came
+    ASSERT_TRUE(memory_->add_lane_memory(0, lane_memory(kMiB)));
+    EXPECT_FALSE(memory_->map_lane(device_->window_size() + 1));
     EXPECT_EQ(memory_->mapped(), 0u);
-    EXPECT_TRUE(memory_->map_lane(lane_descriptor(kMiB), kMiB - 1));  // whole granules
+    EXPECT_TRUE(memory_->map_lane(kMiB - 1));  // whole granules
     EXPECT_EQ(memory_->mapped(), kMiB);
     device_->fail_map_lane = true;
-    EXPECT_FALSE(memory_->map_lane(-1, 2 * kMiB));
+    EXPECT_FALSE(memory_->map_lane(2 * kMiB));
     EXPECT_EQ(memory_->mapped(), kMiB);
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,22 +13,42 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "wire/descriptor.h"
 
 namespace salus::device {
 
-/// The service's side: lane memory that can be passed on as a descriptor. It is never touched here.
+/// The service's side: lane memory that can be passed on as descriptors. It is never touched here.
 class LaneMemory {
 public:
     virtual ~LaneMemory() = default;
 
     virtual std::string_view name() const = 0;
+    /// Which one of its kind: a GPU's UUID.
+    virtual std::string identity() const { return {}; }
     /// What jobs may use in all, as far as the machine says.
     virtual Bytes capacity() const = 0;
-    /// A descriptor of the lane's memory, at least `size` large; stays ours. The same one each time for a lane.
-    virtual Result<int> provide(LaneId lane, Bytes size) = 0;
+    /// Lanes are this large, or a multiple of it.
+    virtual Bytes unit() const = 0;
+
+    /// Makes the lane at least this large.
+    virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
+    /// Its memory comes in pieces: so many for a lane of this size.
+    virtual std::size_t pieces_for(Bytes size) const = 0;
+    /// Descriptors of those in [first, end), for one client.
+    virtual Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) = 0;
     /// What lies beyond `size` is needed by nobody any more.
     virtual void trim(LaneId lane, Bytes size) = 0;
     virtual void release(LaneId lane) = 0;
+    /// Whether a process still has lane memory mapped. True if that cannot be found out.
+    virtual bool is_mapped_in(int pid) const = 0;
+
+    /// What the device says of itself and its users now. Where it cannot tell, what is in question stays 0 or empty.
+    struct Usage {
+        Bytes others;                 ///< used by processes that are not in `clients`, and not by lanes
+        std::map<int, Bytes> clients; ///< by pid; lanes aside
+    };
+    /// Nothing, for a device whose clients say all there is to know.
+    virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;
 };
 
 struct Range {
@@ -34,16 +56,8 @@ struct Range {
     std::uint64_t size = 0;
 };
 
-/// Calls `act` for each part of [from, to) that is in none of the holes, which are in order.
-template <typename Act>
-void around(const std::vector<Range>& holes, std::uint64_t from, std::uint64_t to, const Act& act) {
-    for (const Range& hole : holes) {
-        if (hole.offset + hole.size <= from || hole.offset >= to) continue;
-        if (hole.offset > from) act(Range{from, hole.offset - from});
-        from = hole.offset + hole.size;
-    }
-    if (from < to) act(Range{from, to - from});
-}
+/// A queue of work on the device: what it is given runs in order.
+using Stream = std::uint64_t;
 
 /// The client's side: two windows of address space, one for the lane, one for private memory. Offsets are from their start,
 /// ranges are whole multiples of the arena's granule. All calls are made under the client's memory lock.
@@ -55,32 +69,54 @@ public:
     virtual std::byte* private_window() const = 0;
     virtual std::uint64_t window_size() const = 0;
 
-    /// Maps this part of the lane, and has every page of it present.
-    virtual bool map_lane(int descriptor, Range range) = 0;
-    /// The range stays ours, with nothing in it.
-    virtual void unmap_lane(Range range) = 0;
-    /// Evacuation: private memory with the same content at the same address.
-    virtual bool make_private(Range range) = 0;
+    /// Pieces of the lane's memory from the first'th on; what was there from that one on is no more.
+    virtual bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) = 0;
+    /// So much of the window shows the lane, around what was evacuated, and is present. Pieces beyond are given up.
+    virtual bool resize_lane(std::uint64_t size) = 0;
+    /// Nothing of the lane is left in the window, and its pieces are given up.
+    virtual void drop_lane() = 0;
 
-    /// Gives the memory behind a freed private range back.
+    /// Evacuation: private memory with the same content at the same address. REQUIRES: the device has drained.
+    virtual bool make_private(Range range) = 0;
+    /// What was evacuated is dead: the lane shows through again, as far as it reaches. REQUIRES: the device has drained.
+    virtual bool restore_lane(Range range) = 0;
+
+    /// Memory behind a part of the private window that has none, and its return. REQUIRES, for the latter: drained.
+    virtual bool back_private(Range range) = 0;
     virtual void discard_private(Range range) = 0;
 
-    /// Moves these (of the private window, of evacuated ranges of the lane's) out, or back in. Out: all or nothing, false
-    /// if there is no place to put them. REQUIRES: nobody writes to them meanwhile. Reading is fine at any time, and a touch
-    /// of what is out brings it back by itself.
-    virtual bool page_out(const std::vector<Range>& private_ranges, const std::vector<Range>& evacuated) = 0;
+    /// Moves these, and what was evacuated, out or back in. Out: all or nothing, false if there is no place to put them.
+    /// REQUIRES: nobody writes to them meanwhile. Reading is fine at any time, and a touch of what is out brings it back.
+    virtual bool page_out(const std::vector<Range>& private_ranges) = 0;
     virtual bool page_in() = 0;
     /// What starts here was freed while paged out: it need not come back.
     virtual void forget_paged(const std::byte* start) = 0;
 
-    /// After fork(), in the parent, and in the child: what was not inherited is taken again, around what was evacuated.
+    /// Whether a child of fork() has what the parent has, and so needs copies of what is in the lane.
+    virtual bool survives_fork() const = 0;
+    /// After fork(), in the parent, and in the child: what was not inherited is taken again.
     virtual void in_parent() = 0;
-    virtual void in_child(const std::vector<Range>& evacuated) = 0;
+    virtual void in_child() = 0;
 
-    /// Waits until the device has finished what it was given.
-    virtual void drain() = 0;
+    // ---- work in flight ----
     /// Whether end() may leave work in flight.
     virtual bool asynchronous() const = 0;
+    /// Work on this stream uses the memory.
+    virtual void uses(Stream stream) = 0;
+    /// What is given to `second` from now on comes after what `first` was given so far.
+    virtual void order(Stream first, Stream second) = 0;
+    /// Marks what the streams were given so far; and whether all that the last fence marked has ended.
+    virtual void fence() = 0;
+    virtual bool passed() = 0;
+    /// Waits for all that the last fence marked.
+    virtual void drain() = 0;
+
+    /// What the lane's size is rounded up to.
+    virtual std::uint64_t lane_unit() const = 0;
+    /// Whether small blocks may as well come from the C library.
+    virtual bool is_host() const = 0;
+    /// Bytes of private memory behind the windows.
+    virtual std::uint64_t backed() const = 0;
 };
 
 }  // namespace salus::device

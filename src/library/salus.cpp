@@ -185,6 +185,51 @@ int salus_in_lane(salus_client* client, const void* block) {
     return client && guarded(client, false, [&] { return client->client.in_lane(block); }) ? 1 : 0;
 }
 
+const char* salus_device(salus_client* client) { return client ? client->client.device().c_str() : "host"; }
+
+salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block) {
+    if (!client || !block) return failed(SALUS_MISUSE, "no client, or no place for the block");
+    *block = nullptr;
+    return guarded(client, SALUS_OK, [&] {
+        const auto given = client->client.allocate_on(reinterpret_cast<std::uintptr_t>(stream), size, on_behalf != 0);
+        if (given) *block = *given;
+        return !given || *given ? SALUS_OK : failed(SALUS_TOO_LARGE, "out of memory");
+    });
+}
+
+void salus_used_on(salus_client* client, const void* block, void* stream) {
+    if (!client || !block) return;
+    guarded(client, 0, [&] {
+        client->client.used_on(block, reinterpret_cast<std::uintptr_t>(stream));
+        return 0;
+    });
+}
+
+int salus_owns(salus_client* client, const void* address) { return client && client->client.owns(address) ? 1 : 0; }
+
+salus_status salus_get_usage(salus_client* client, salus_usage* usage) {
+    if (!client || !usage) return failed(SALUS_MISUSE, "no client, or no place for the usage");
+    salus_usage all{};
+    all.size = std::min(usage->size, sizeof all);
+    if (salus::client::Memory* memory = client->client.memory()) {
+        const auto now = memory->usage();
+        all.in_use = now.in_use;
+        all.in_use_peak = now.in_use_peak;
+        all.reserved = now.reserved;
+        all.reserved_peak = now.reserved_peak;
+        all.allocations = now.allocations;
+        all.frees = now.frees;
+        all.allocated = now.allocated;
+        all.freed = now.freed;
+    }
+    std::memcpy(usage, &all, all.size);
+    return SALUS_OK;
+}
+
+void salus_reset_peaks(salus_client* client) {
+    if (client && client->client.memory()) client->client.memory()->reset_peaks();
+}
+
 salus_status salus_interpose(salus_client* client, const char* library) {
     if (!client || !library || client != the_client.load()) return failed(SALUS_MISUSE, "no client, or no library");
     return guarded(client, SALUS_SYSTEM, [&] {

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <utility>
@@ -33,11 +34,10 @@ void wake(ControlPage& page) {
 
 }  // namespace
 
-void Shell::send(ClientId id, const wire::Message& message, int descriptor) {
+void Shell::send(ClientId id, const wire::Message& message, std::span<const int> descriptors) {
     Session* session = find(id);
     if (!session || !session->socket) return;
-    const int descriptors[] = {descriptor};
-    if (wire::send(session->socket.get(), message, {descriptors, descriptor >= 0 ? 1u : 0u})) return;
+    if (wire::send(session->socket.get(), message, descriptors)) return;
     if (errno == EAGAIN) complain(*session, "it does not read what it is sent");  // else it is on its way out
     disconnected(*session);
 }
@@ -91,32 +91,61 @@ void Shell::take_back(ClientId id) {
 }
 
 void Shell::perform(const action::AssignLane& a) {
-    const Result<int> memory = memory_->provide(a.lane, a.size);
-    if (!memory) {
-        log(LogLevel::kError, "{}", memory.error());
-        if (Session* session = find(a.client)) disconnected(*session);
+    Session* session = find(a.client);
+    if (session) session->pieces_of = kNoLane;
+    if (!send_pieces(a.client, a.lane, a.size)) {
+        if (session) disconnected(*session);
         return;
     }
-    lanes_[a.lane] = std::max(lanes_[a.lane], a.size);
-    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)},
-         memory.value());
-}
-
-void Shell::perform(const action::ResizeLane& a) {
-    const Result<int> memory = memory_->provide(a.lane, a.size);
-    if (!memory) return log(LogLevel::kError, "{}", memory.error());
-    lanes_[a.lane] = std::max(lanes_[a.lane], a.size);
     send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
 }
 
+void Shell::perform(const action::ResizeLane& a) {
+    // Others may have taken what the device still had: then whoever waits for it must not wait for ever.
+    if (!send_pieces(a.client, a.lane, a.size)) {
+        return send(a.client, wire::Deny{static_cast<std::uint64_t>(a.size.count), static_cast<std::uint64_t>(capacity_.count)});
+    }
+    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
+}
+
+/// The lane is this large, and the client has what it needs to map it.
+bool Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
+    const Result<bool> provided = memory_->provide(lane, size);
+    if (!provided) {
+        log(LogLevel::kError, "{}", provided.error());
+        return false;
+    }
+    lanes_[lane] = std::max(lanes_[lane], size);
+    Session* session = find(id);
+    if (!session) return true;
+    if (session->pieces_of != lane) session->pieces = 0;
+    session->pieces_of = lane;
+    const std::size_t wanted = memory_->pieces_for(size);
+    while (session->pieces < wanted) {
+        const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
+        const Result<std::vector<wire::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
+        if (!pieces) {
+            log(LogLevel::kError, "{}", pieces.error());
+            return false;
+        }
+        std::vector<int> descriptors;
+        for (const wire::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
+        send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)}, descriptors);
+        session->pieces = end;
+    }
+    session->pieces = wanted;  // it gives up what lies beyond
+    return true;
+}
+
 void Shell::perform(const action::CloseLane& a) {
+    if (Session* session = find(a.client)) session->pieces_of = kNoLane;
     send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
 }
 
 void Shell::perform(const action::Room& a) {
     Session* session = find(a.client);
     if (!session) return;
-    const auto room = static_cast<std::uint64_t>(a.persistent.count);
+    const auto room = static_cast<std::uint64_t>(std::max(a.persistent - session->overhead, Bytes{}).count);
     session->page->room.store(room, std::memory_order_relaxed);  // the grant, if one follows, publishes it
     if (std::exchange(session->asks, false)) send(a.client, wire::Room{room});
 }
@@ -161,6 +190,9 @@ void Shell::tidy_lanes() {
         const Lane* known = engine_.lanes().find(lane->first);
         if (!known) {
             memory_->release(lane->first);
+            for (const auto& [id, session] : sessions_) {
+                if (session->pieces_of == lane->first) session->pieces_of = kNoLane;
+            }
             lane = lanes_.erase(lane);
             continue;
         }

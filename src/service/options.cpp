@@ -30,9 +30,9 @@ OptionsParser::OptionsParser(CLI::App& program) {
     program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
     program.add_option("--paging", paging_, "on or off: move the memory of waiting jobs out for others")
         ->capture_default_str();
-    program.add_option("--device", plain_.device, "host")->capture_default_str();
-    program.add_option("--min-turn-ms", min_turn_ms_, "how long a turn lasts at least, priority aside")
-        ->capture_default_str();
+    program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")->capture_default_str();
+    program.add_option("--min-turn-ms", min_turn_ms_,
+                       "how long a turn lasts at least, priority aside (default: by what a switch costs)");
     program.add_option("--rehome-after-s", rehome_after_s_, "when a stopped job has held its lane so long, others move")
         ->capture_default_str();
     program.add_option("--socket", plain_.socket, "where to listen (default: " + wire::user_socket() + ")");
@@ -46,7 +46,7 @@ OptionsParser::OptionsParser(CLI::App& program) {
 Options OptionsParser::finish() const {
     Options options = plain_;
     if (!find_policy(options.policy)) throw CLI::ValidationError("--policy", "there is no policy '" + options.policy + "'");
-    if (options.device != "host") throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
+    if (options.device != "auto" && options.device != "cuda" && options.device != "host") throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{});
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
     if (paging_ != "on" && paging_ != "off") throw CLI::ValidationError("--paging", "is on or off, not '" + paging_ + "'");
@@ -56,10 +56,11 @@ Options OptionsParser::finish() const {
     const auto level = log_level_from(log_level_);
     if (!level) throw CLI::ValidationError("--log-level", "is error, warning, info or debug, not '" + log_level_ + "'");
     options.log_level = *level;
-    if (!(min_turn_ms_ >= 0 && min_turn_ms_ <= 60'000)) throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
+    if (min_turn_ms_ && !(*min_turn_ms_ >= 0 && *min_turn_ms_ <= 60'000))
+        throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
     if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
         throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
-    options.min_turn = seconds_of(min_turn_ms_ / 1e3);
+    if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
     if (options.socket.empty()) options.socket = wire::user_socket();
     if (options.state.empty()) options.state = wire::default_state_directory();

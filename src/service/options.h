@@ -1,6 +1,7 @@
 // How the service is set up: the same names on the command line and in the TOML file.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -18,8 +19,8 @@ struct Options {
     Bytes capacity;      ///< 0: what the device has
     unsigned lanes = 0;  ///< 0: as many as the policy wants
     bool paging = true;
-    std::string device = "host";
-    Duration min_turn = milliseconds(5);
+    std::string device = "auto";  ///< the GPU if there is one, else the host
+    std::optional<Duration> min_turn;  ///< nothing: as the device needs
     std::string socket;  ///< empty: the user's
     std::string state;   ///< directory for trace, logs and history; empty: the user's
     LogLevel log_level = LogLevel::kInfo;
@@ -42,7 +43,7 @@ private:
     std::string paging_ = "on";
     std::string log_level_ = "info";
     std::string users_ = "own";
-    double min_turn_ms_ = 5;
+    std::optional<double> min_turn_ms_;
     double rehome_after_s_ = 10;
 };
 

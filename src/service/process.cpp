@@ -42,15 +42,6 @@ bool is_stopped(int pid) {
     return fields && (*fields >> state) && (state == "T" || state == "t");
 }
 
-bool maps_a_lane(int pid) {
-    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-    if (!maps) return true;
-    for (std::string line; std::getline(maps, line);) {
-        if (line.find("memfd:salus-lane") != std::string::npos) return true;
-    }
-    return false;
-}
-
 bool send_signal(int pidfd, int signal) { return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0; }
 
 }  // namespace salus::service

@@ -17,9 +17,6 @@ std::optional<std::uint64_t> start_time_of(int pid);
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
 
-/// Whether memory of a lane is still mapped in it. True if that cannot be found out.
-bool maps_a_lane(int pid);
-
 /// By the descriptor, so that it never hits another process.
 bool send_signal(int pidfd, int signal);
 

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "device/cuda/cuda_lane_memory.h"
 #include "device/host/host_lane_memory.h"
 #include "service/log.h"
 #include "service/process.h"
@@ -55,6 +56,19 @@ bool take_lock(int lock, const std::string& socket) {
     return true;
 }
 
+/// The GPU, if there is one whose memory can be shared, else the host; or what was asked for.
+Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wanted) {
+    if (wanted == "host") return device::make_host_lane_memory();
+    const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
+    if (gpu) {
+        log(LogLevel::kInfo, "{}, {}", gpu.value().name, gpu.value().uuid);
+        return device::make_cuda_lane_memory(gpu.value());
+    }
+    if (wanted == "cuda") return Error{gpu.error()};
+    log(LogLevel::kInfo, "{}: jobs share the host's memory", gpu.error());
+    return device::make_host_lane_memory();
+}
+
 std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
 
 }  // namespace
@@ -69,18 +83,20 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     wire::Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock) return Error{lock_path + ": " + std::strerror(errno)};
     if (!take_lock(lock.get(), options.socket)) return Error{"another service runs at " + options.socket};
-    std::unique_ptr<Server> server(new Server(options, std::move(lock)));
+    Result<std::unique_ptr<device::LaneMemory>> memory = open_device(options.device);
+    if (!memory) return Error{memory.error()};
+    std::unique_ptr<Server> server(new Server(options, std::move(lock), std::move(memory).value()));
     server->made_directory_ = made.value();
     const Result<bool> listening = server->listen();
     if (!listening) return Error{listening.error()};
     return server;
 }
 
-Server::Server(const Options& options, wire::Descriptor lock)
+Server::Server(const Options& options, wire::Descriptor lock, std::unique_ptr<device::LaneMemory> memory)
     : options_(options),
       lock_(std::move(lock)),
       history_(options.state),
-      shell_(std::make_unique<Shell>(options, device::make_host_lane_memory())),
+      shell_(std::make_unique<Shell>(options, std::move(memory))),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       started_(now()) {
     shell_->on_departure([this](const Session& session) {
@@ -302,7 +318,11 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     // After a restart of the service its clients may have been faster than `salus run`.
     for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
-    return wire::send(connection.socket.get(), wire::Running{job.id});
+    wire::Running running;
+    running.job = job.id;
+    running.device = wire::Text<16>(shell_->memory().name());
+    running.gpu = wire::Text<64>(shell_->memory().identity());
+    return wire::send(connection.socket.get(), running);
 }
 
 /// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.

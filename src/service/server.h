@@ -59,7 +59,7 @@ private:
         std::uint32_t job = 0;        ///< of a runner
     };
 
-    Server(const Options& options, wire::Descriptor lock);
+    Server(const Options& options, wire::Descriptor lock, std::unique_ptr<device::LaneMemory> memory);
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void accept_all();

@@ -26,13 +26,21 @@ constexpr Duration kIdleGrace = microseconds(200);
 constexpr Duration kLookEvery = milliseconds(1);
 /// How often the kernel is asked whether processes are stopped, or gone without a word.
 constexpr Duration kLookAtProcessesEvery = milliseconds(100);
+/// How often the device is asked what its processes use, and which change of that matters.
+constexpr Duration kLookAtUsageEvery = milliseconds(500);
+constexpr Bytes kUsageMatters = mebibytes(16);
 
-EngineOptions engine_options(const Options& options, Bytes capacity) {
+/// Long enough that a switch costs a hundredth of it. A GPU has to run dry and to be filled again, which takes the time of
+/// some launches; clients tell what it really took (see look_at_switches).
+constexpr Duration kMinTurnOnHost = milliseconds(5);
+constexpr Duration kMinTurnOnGpu = milliseconds(100);
+
+EngineOptions engine_options(const Options& options, Bytes capacity, const device::LaneMemory& memory) {
     EngineOptions engine;
     engine.capacity = capacity;
     engine.lanes_max = options.lanes;
     engine.paging = options.paging;
-    engine.min_turn = options.min_turn;
+    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
@@ -84,7 +92,7 @@ Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     : options_(options),
       memory_(std::move(memory)),
       capacity_(options.capacity > Bytes{} ? options.capacity : memory_->capacity()),
-      engine_(engine_options(options, capacity_), *find_policy(options.policy), fallback_policy()),
+      engine_(engine_options(options, capacity_, *memory_), *find_policy(options.policy), fallback_policy()),
       trace_(options.state, options.trace_limit, format_header(engine_.options(), options.policy)),
       roster_path_(options.state + "/roster") {
     orphans_ = read_roster(roster_path_);
@@ -92,8 +100,15 @@ Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     if (orphans_.empty()) return;
     log(LogLevel::kInfo, "{} clients of the last service still run and hold {}", orphans_.size(),
         format_bytes(held_by(orphans_)));
-    feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
+    set_capacity();
     look_at_processes_at_ = now() + kLookAtProcessesEvery;
+}
+
+/// What others leave of the device.
+void Shell::set_capacity() {
+    // A device that knows its users counts the orphans among the others.
+    const Bytes left = others_ > Bytes{} ? std::min(capacity_, memory_->capacity() - others_) : capacity_ - held_by(orphans_);
+    if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
 
 Session* Shell::find(ClientId id) {
@@ -161,7 +176,7 @@ void Shell::tell_progress_of_holders() {
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
     tell_progress(session);
-    const Bytes persistent{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))};
+    const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
     if (persistent != session.persistent_told || ephemeral != session.ephemeral_told) {
         session.persistent_told = persistent;
@@ -206,6 +221,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     Session& added = *session;
     sessions_[added.id] = std::move(session);
     trace_.name_client(added.id, added.job, added.name);
+    look_at_usage();  // its context is there
 
     event::Attach e;
     e.client = added.id;
@@ -223,18 +239,21 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
-        e.persistent = added.persistent_told = {static_cast<std::int64_t>(attach.persistent)};
+        e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
         e.ephemeral = added.ephemeral_told = {static_cast<std::int64_t>(attach.ephemeral)};
         // What it is allowed to use stands on its page.
         added.page->persistent = attach.persistent;
         added.page->ephemeral = attach.ephemeral;
     }
-    send(added.id, wire::Welcome{id, static_cast<std::uint64_t>(capacity_.count)});
+    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_->name()), {}};
+    welcome.gpu = wire::Text<64>(memory_->identity());
+    send(added.id, welcome);
     feed(e);
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.pid == added.pid && o.start_time == added.start_time; });
-    if (engine_.capacity() < capacity_) feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
-    if (attach.flags & wire::Attach::kResident) {
-        feed(event::Observe{added.id, {static_cast<std::int64_t>(attach.persistent)}});
+    set_capacity();
+    if (attach.flags & wire::Attach::kResident || added.overhead > Bytes{}) {
+        const bool resident = (attach.flags & wire::Attach::kResident) != 0;
+        feed(event::Observe{added.id, added.overhead + Bytes{resident ? static_cast<std::int64_t>(attach.persistent) : 0}});
     }
     roster_changed_ = true;
     log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", id, added.name, added.pid, added.job);
@@ -261,14 +280,15 @@ bool Shell::message(Session& session, const wire::Message& message) {
         feed(event::Unpageable{id, u->for_good != 0});
     } else if (const auto* o = std::get_if<wire::Observe>(&message)) {
         if (!in_range(o->persistent)) return complain(session, "a figure that cannot be");
-        feed(event::Observe{id, {static_cast<std::int64_t>(o->persistent)}});
+        feed(event::Observe{id, Bytes{static_cast<std::int64_t>(o->persistent)} + session.overhead});
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) return true;  // it found room by itself, and is through with that iteration
         session.asks = true;
         look_at_holders();
-        feed(event::Need{id, {static_cast<std::int64_t>(n->persistent)}, {static_cast<std::int64_t>(n->ephemeral)}});
+        feed(event::Need{id, Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
+                         {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.pid,
@@ -407,6 +427,7 @@ void Shell::tick() {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
+    if (look_at_usage_at_ <= now()) look_at_usage();
     if (look_at_processes_at_ > now()) return;
     look_at_processes_at_ = kNever;
     look_at_orphans();
@@ -419,13 +440,13 @@ void Shell::tick() {
             set_stopped(*session, stopped);
         }
         // It hung up and has no lane mapped (it called exec, or was dropped and let go): nothing of it is left.
-        if (session->disconnected && !maps_a_lane(session->pid)) gone.push_back(session.get());
+        if (session->disconnected && !memory_->is_mapped_in(session->pid)) gone.push_back(session.get());
     }
     for (Session* session : gone) died(*session);
 }
 
 Instant Shell::next_tick() const {
-    Instant next = std::min({engine_.deadline(), look_at_processes_at_, flush_at_});
+    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, flush_at_});
     if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
     return next;
 }
@@ -497,8 +518,46 @@ void Shell::look_at_orphans() {
     const std::size_t before = orphans_.size();
     std::erase_if(orphans_, [](const RosterEntry& entry) { return !is_alive(entry); });
     if (orphans_.size() == before) return;
-    feed(event::SetCapacity{std::max(capacity_ - held_by(orphans_), Bytes{})});
+    set_capacity();
     roster_changed_ = true;
+}
+
+// ---------------------------------------------------------------------------------------------- what the device says
+
+/// What a client manages, as of its last boundary, and what else it uses.
+Bytes Shell::demand_of(const Session& session) const {
+    return Bytes{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))} + session.overhead;
+}
+
+void Shell::look_at_usage() {
+    std::vector<int> pids;
+    std::map<ClientId, std::uint64_t> held_before;
+    for (const auto& [id, session] : sessions_) {
+        pids.push_back(session->pid);
+        held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
+    }
+    const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
+    if (!usage) return;
+    look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
+    if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
+        others_ = usage->others;
+        set_capacity();
+    }
+    std::vector<event::Observe> news;
+    for (const auto& [id, session] : sessions_) {
+        const auto used = usage->clients.find(session->pid);
+        const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
+        if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it moved meanwhile
+        const Bytes overhead = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
+        const bool more = overhead > session->overhead + kUsageMatters;
+        if (!more && session->overhead < overhead + kUsageMatters) continue;
+        session->overhead = overhead;
+        const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
+        if (more && in_range(managed)) news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
+    }
+    for (const event::Observe& observed : news) {
+        if (engine_.find(observed.client)) feed(observed);
+    }
 }
 
 }  // namespace salus::service

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,9 @@ struct Session {
     bool stopped = false;       ///< by a signal or a debugger
     bool disconnected = false;  ///< its process is, or may be, still there
     bool asks = false;          ///< a thread of it waits for the answer to a Need
+    LaneId pieces_of = kNoLane; ///< whose memory it has been sent ...
+    std::size_t pieces = 0;     ///< ... so many pieces of
+    Bytes overhead;             ///< what it uses beyond what it manages: its context, the framework's own allocator
 
     // As far as the engine has been told.
     std::uint64_t iterations_told = 0;
@@ -152,16 +156,23 @@ private:
     void perform(const action::Wait&) {}  // who wants to know asks the engine
     void take_back(ClientId id);
     void wake_granted();
-    void send(ClientId id, const wire::Message& message, int descriptor = -1);
+    void send(ClientId id, const wire::Message& message, std::span<const int> descriptors = {});
+    bool send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 
     // ---- restarts ----
     void keep_roster();
     void look_at_orphans();
 
+    // ---- what the device says ----
+    void look_at_usage();
+    void set_capacity();
+    Bytes demand_of(const Session& session) const;
+
     Options options_;
     std::unique_ptr<device::LaneMemory> memory_;
-    Bytes capacity_;
+    Bytes capacity_;  ///< if nobody else used the device
+    Bytes others_;    ///< used by processes that are no clients
     Engine engine_;
     TraceFile trace_;
     std::map<ClientId, std::unique_ptr<Session>> sessions_;
@@ -173,6 +184,7 @@ private:
     std::vector<RosterEntry> roster_;   ///< as it is on disk
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
+    Instant look_at_usage_at_ = kNever;
     std::string roster_path_;
     std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
     Instant flush_at_ = kNever;

@@ -26,6 +26,10 @@ template <typename T>
 bool text_is_clean(const T& message) {
     if constexpr (std::is_same_v<T, Run>) {
         return clean(message.name) && clean(message.log) && clean(message.command);
+    } else if constexpr (std::is_same_v<T, Running>) {
+        return clean(message.device) && clean(message.gpu) && clean(message.mps);
+    } else if constexpr (std::is_same_v<T, Welcome>) {
+        return clean(message.device) && clean(message.gpu);
     } else if constexpr (requires { message.name; }) return clean(message.name);
     else if constexpr (requires { message.why; }) return clean(message.why);
     else if constexpr (requires { message.line; }) return clean(message.line);

@@ -18,9 +18,9 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kMessageSize = 512;
-inline constexpr std::size_t kDescriptorsMax = 2;
+inline constexpr std::size_t kDescriptorsMax = 32;
 
 /// Text of bounded length; ends at the first NUL.
 template <std::size_t N>
@@ -88,13 +88,21 @@ struct Welcome {
     static constexpr std::uint16_t kType = 20;
     std::uint32_t client = 0;
     std::uint64_t capacity = 0;
+    Text<16> device;  ///< "host", "cuda"
+    Text<64> gpu;     ///< its UUID
 };
 /// Nothing comes of this connection; it is closed.
 struct Sorry {
     static constexpr std::uint16_t kType = 21;
     Text<256> why;
 };
-/// Map the lane at this size. The first time a descriptor of its memory comes along.
+/// Descriptors come along: the next pieces of the lane's memory. The lane is another than before if `first` is 0.
+struct LanePieces {
+    static constexpr std::uint16_t kType = 30;
+    std::uint32_t lane = 0;
+    std::uint32_t first = 0;
+};
+/// Map the lane at this size. Its pieces have come before.
 struct MapLane {
     static constexpr std::uint16_t kType = 22;
     std::uint32_t lane = 0;
@@ -148,6 +156,9 @@ struct Run {
 struct Running {
     static constexpr std::uint16_t kType = 41;
     std::uint32_t job = 0;
+    Text<16> device;
+    Text<64> gpu;
+    Text<128> mps;  ///< the directory of its pipes; empty: the job is not to use MPS
 };
 /// The command of `salus run` has ended. The service writes the run down, then closes the connection.
 struct Ended {
@@ -168,7 +179,7 @@ struct Answer {
 };
 
 using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, MapLane,
+    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces, MapLane,
                  UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;

@@ -30,8 +30,9 @@ auto fields(const Unpageable& m) { return std::tuple(m.for_good); }
 auto fields(const Observe& m) { return std::tuple(m.persistent); }
 auto fields(const Need& m) { return std::tuple(m.persistent, m.ephemeral); }
 auto fields(const Leave&) { return std::tuple(); }
-auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity); }
+auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
 auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
+auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
 auto fields(const MapLane& m) { return std::tuple(m.lane, m.version, m.size); }
 auto fields(const UnmapLane& m) { return std::tuple(m.lane, m.version); }
 auto fields(const Revoke&) { return std::tuple(); }
@@ -43,7 +44,7 @@ auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command));
 }
-auto fields(const Running& m) { return std::tuple(m.job); }
+auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps)); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const Command& m) { return std::tuple(shown(m.line)); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
@@ -77,8 +78,9 @@ std::vector<Message> examples() {
             Observe{kLarge},
             Need{kLarge, kLarge + 1},
             Leave{},
-            Welcome{5, kLarge},
+            Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
             Sorry{Text<256>("another user's")},
+            LanePieces{3, 4},
             MapLane{3, 4, kLarge},
             UnmapLane{3, 4},
             Revoke{},
@@ -88,7 +90,7 @@ std::vector<Message> examples() {
             PageIn{},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps")},
             Ended{-9, kLarge},
             Command{Text<384>("set 3 priority=5")},
             Answer{1, kLarge}};

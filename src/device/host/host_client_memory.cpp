@@ -67,23 +67,24 @@ public:
     std::byte* private_window() const override { return own_; }
     std::uint64_t window_size() const override { return size_; }
 
-    bool map_lane(int descriptor, Range range) override {
-        if (range.size == 0) return true;
-        void* at = ::mmap(lane_ + range.offset, range.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-                          descriptor, static_cast<off_t>(range.offset));
-        if (at == MAP_FAILED) {
-            unmap_lane(range);
-            return false;
-        }
-        ::madvise(at, range.size, MADV_DONTFORK);
+    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+        if (first != 0 || pieces.size() != 1) return false;
+        lane_file_ = std::move(pieces[0]);
         return true;
     }
 
-    void unmap_lane(Range range) override {
-        if (range.size == 0) return;
-        void* at = ::mmap(lane_ + range.offset, range.size, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        if (at != MAP_FAILED) ::madvise(at, range.size, MADV_DONTFORK);
+    bool resize_lane(std::uint64_t size) override {
+        if (size > size_ || (size > 0 && !lane_file_)) return false;
+        bool ok = true;
+        if (size > mapped_) around_evacuated(mapped_, size, [&](Range range) { ok = ok && map_lane(range); });
+        else around_evacuated(size, mapped_, [&](Range range) { unmap_lane(range); });
+        if (ok) mapped_ = size;
+        return ok;
+    }
+
+    void drop_lane() override {
+        resize_lane(0);
+        lane_file_.reset();
     }
 
     bool make_private(Range range) override {
@@ -91,15 +92,24 @@ public:
         if (copy == MAP_FAILED) return false;
         std::memcpy(copy, lane_ + range.offset, range.size);
         if (::mremap(copy, range.size, range.size, MREMAP_MAYMOVE | MREMAP_FIXED, lane_ + range.offset) != MAP_FAILED) {
+            evacuated_[range.offset] = range.size;
             return true;
         }
         ::munmap(copy, range.size);
         return false;
     }
 
+    bool restore_lane(Range range) override {
+        evacuated_.erase(range.offset);
+        const std::uint64_t inside = mapped_ > range.offset ? std::min(range.size, mapped_ - range.offset) : 0;
+        unmap_lane(range);
+        return inside == 0 || map_lane({range.offset, inside});
+    }
+
+    bool back_private(Range) override { return true; }  // the kernel does, at the first touch
     void discard_private(Range range) override { ::madvise(own_ + range.offset, range.size, MADV_DONTNEED); }
 
-    bool page_out(const std::vector<Range>& private_ranges, const std::vector<Range>& evacuated) override {
+    bool page_out(const std::vector<Range>& private_ranges) override {
         if (file_ < 0) file_ = open_page_file();
         if (file_ < 0) return false;
         std::vector<Paged> moved;
@@ -112,6 +122,8 @@ public:
             }
             return true;
         };
+        std::vector<Range> evacuated;
+        for (const auto& [offset, size] : evacuated_) evacuated.push_back({offset, size});
         const bool written = write(own_, private_ranges) && write(lane_, evacuated);
         // All is safe on disk before the first page is dropped. See Note [Paged memory can be touched].
         for (const Paged& range : moved) {
@@ -141,18 +153,30 @@ public:
 
     void in_parent() override { inherited_by_a_child_ = !paged_.empty(); }
 
-    void in_child(const std::vector<Range>& evacuated) override {
+    bool survives_fork() const override { return true; }
+
+    void in_child() override {
         // The lane was not inherited: its addresses are taken again, before anything of the child's own comes to lie there.
-        around(evacuated, 0, size_, [&](Range range) {
+        around_evacuated(0, size_, [&](Range range) {
             ::mmap(lane_ + range.offset, range.size, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
         });
         if (file_ >= 0) ::close(file_);
         file_ = -1;
+        lane_file_.reset();
     }
 
-    void drain() override {}  // what the host computes is done when the call returns
+    // What the host computes is done when the call returns.
     bool asynchronous() const override { return asynchronous_; }
+    void uses(Stream) override {}
+    void order(Stream, Stream) override {}
+    void fence() override {}
+    bool passed() override { return true; }
+    void drain() override {}
+
+    std::uint64_t lane_unit() const override { return 1; }
+    bool is_host() const override { return true; }
+    std::uint64_t backed() const override { return 0; }  // it is what is in use
 
 private:
     struct Paged {
@@ -160,6 +184,35 @@ private:
         std::uint64_t size;
         std::int64_t position;  ///< in the file
     };
+
+    /// Calls `act` for each part of [from, to) that was not evacuated.
+    template <typename Act>
+    void around_evacuated(std::uint64_t from, std::uint64_t to, const Act& act) const {
+        for (const auto& [offset, size] : evacuated_) {
+            if (offset + size <= from || offset >= to) continue;
+            if (offset > from) act(Range{from, offset - from});
+            from = offset + size;
+        }
+        if (from < to) act(Range{from, to - from});
+    }
+
+    bool map_lane(Range range) {
+        void* at = ::mmap(lane_ + range.offset, range.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+                          lane_file_.get(), static_cast<off_t>(range.offset));
+        if (at == MAP_FAILED) {
+            unmap_lane(range);
+            return false;
+        }
+        ::madvise(at, range.size, MADV_DONTFORK);
+        return true;
+    }
+
+    /// The range stays ours, with nothing in it.
+    void unmap_lane(Range range) {
+        void* at = ::mmap(lane_ + range.offset, range.size, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (at != MAP_FAILED) ::madvise(at, range.size, MADV_DONTFORK);
+    }
 
     /// Every page becomes the process's own, with what is in the file unless it was written to meanwhile.
     static bool populate(const Paged& range) {
@@ -181,6 +234,9 @@ private:
     std::byte* own_;
     std::uint64_t size_;
     bool asynchronous_;
+    wire::Descriptor lane_file_;
+    std::uint64_t mapped_ = 0;                          ///< of the lane
+    std::map<std::uint64_t, std::uint64_t> evacuated_;  ///< offset and size
     int file_ = -1;
     std::vector<Paged> paged_;
     bool inherited_by_a_child_ = false;  ///< it reads from the file, too: its content must stay

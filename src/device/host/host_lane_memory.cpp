@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <unordered_map>
 
 namespace salus::device {
@@ -17,10 +18,6 @@ constexpr std::int64_t kUnit = 64 * 1024;
 
 class HostLaneMemory : public LaneMemory {
 public:
-    ~HostLaneMemory() override {
-        for (const auto& [lane, memory] : lanes_) ::close(memory.descriptor);
-    }
-
     std::string_view name() const override { return "host"; }
 
     /// Most of the machine's memory; the rest is for what is not a job's.
@@ -30,44 +27,63 @@ public:
         return {static_cast<std::int64_t>(info.totalram * info.mem_unit / 10 * 8)};
     }
 
-    Result<int> provide(LaneId lane, Bytes size) override {
+    Bytes unit() const override { return {kUnit}; }
+
+    Result<bool> provide(LaneId lane, Bytes size) override {
         auto found = lanes_.find(lane);
         if (found == lanes_.end()) {
             const std::string label = "salus-lane-" + std::to_string(static_cast<std::uint32_t>(lane));
-            const int descriptor = ::memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-            if (descriptor < 0) return Error{std::string("no memory for a lane: ") + std::strerror(errno)};
+            wire::Descriptor descriptor(::memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+            if (!descriptor) return Error{std::string("no memory for a lane: ") + std::strerror(errno)};
             // A client that shrinks the file, or seals it further, would harm the others.
-            ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
-            found = lanes_.emplace(lane, Memory{descriptor, Bytes{}}).first;
+            ::fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
+            found = lanes_.emplace(lane, Memory{std::move(descriptor), Bytes{}}).first;
         }
         Memory& memory = found->second;
         size = {(size.count + kUnit - 1) / kUnit * kUnit};
         if (size > memory.size) {
-            if (::ftruncate(memory.descriptor, size.count) != 0) {
+            if (::ftruncate(memory.file.get(), size.count) != 0) {
                 return Error{std::string("a lane cannot grow: ") + std::strerror(errno)};
             }
             memory.size = size;
         }
-        return memory.descriptor;
+        return true;
+    }
+
+    std::size_t pieces_for(Bytes) const override { return 1; }  // the file
+
+    Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t, std::size_t) override {
+        std::vector<wire::Descriptor> files;
+        const auto found = lanes_.find(lane);
+        if (found == lanes_.end()) return Error{"there is no such lane"};
+        files.emplace_back(::fcntl(found->second.file.get(), F_DUPFD_CLOEXEC, 0));
+        if (!files[0]) return Error{std::string("a lane cannot be passed on: ") + std::strerror(errno)};
+        return files;
     }
 
     void trim(LaneId lane, Bytes size) override {
         const auto found = lanes_.find(lane);
         if (found == lanes_.end() || found->second.size <= size) return;
-        ::fallocate(found->second.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, size.count,
+        ::fallocate(found->second.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, size.count,
                     (found->second.size - size).count);
     }
 
-    void release(LaneId lane) override {
-        const auto found = lanes_.find(lane);
-        if (found == lanes_.end()) return;
-        ::close(found->second.descriptor);
-        lanes_.erase(found);
+    void release(LaneId lane) override { lanes_.erase(lane); }
+
+    bool is_mapped_in(int pid) const override {
+        std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+        if (!maps) return true;
+        for (std::string line; std::getline(maps, line);) {
+            if (line.find("memfd:salus-lane") != std::string::npos) return true;
+        }
+        return false;
     }
+
+    std::optional<Usage> usage(const std::vector<int>&) const override { return std::nullopt; }
 
 private:
     struct Memory {
-        int descriptor;
+        wire::Descriptor file;
         Bytes size;  ///< of the file; never shrinks
     };
     std::unordered_map<LaneId, Memory> lanes_;

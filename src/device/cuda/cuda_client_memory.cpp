@@ -1,0 +1,332 @@
+#include "device/cuda/cuda_client_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "device/cuda/gpu.h"
+
+namespace salus::device {
+namespace {
+
+using cuda::Handle;
+using cuda::kPiece;
+using cuda::kPrivatePiece;
+using cuda::kSuccess;
+
+// Note [Pieces]
+// The driver maps whole handles only, so both windows are made of pieces. One of the lane's window shows the lane, or memory
+// of our own while something in it is evacuated: then all of it was copied, and all of it is private, the free parts as
+// well. One of the private window has memory while any byte of it is wanted.
+class CudaClientMemory : public ClientMemory {
+public:
+    CudaClientMemory(const cuda::Gpu& gpu, cuda::Context context, cuda::Address lane, cuda::Address own, std::uint64_t size)
+        : driver_(*gpu.driver), properties_(cuda::memory_of(gpu.ordinal)), context_(context), lane_(lane), own_(own), size_(size) {
+        access_.location.id = gpu.ordinal;
+    }
+    ~CudaClientMemory() override {
+        enter();
+        drop_lane();
+        for (auto& [piece, evacuated] : evacuated_) put_away(lane_ + piece * kPiece, kPiece, evacuated.handle);
+        for (auto& [piece, backed] : backed_) put_away(own_ + piece * kPrivatePiece, kPrivatePiece, backed.handle);
+        driver_.address_free(lane_, size_);
+        driver_.address_free(own_, size_);
+        for (const auto& [stream, event] : events_) driver_.event_destroy(event);
+        if (copies_) driver_.stream_destroy(copies_);
+    }
+    CudaClientMemory(const CudaClientMemory&) = delete;
+    CudaClientMemory& operator=(const CudaClientMemory&) = delete;
+
+    std::byte* lane_window() const override { return reinterpret_cast<std::byte*>(lane_); }
+    std::byte* private_window() const override { return reinterpret_cast<std::byte*>(own_); }
+    std::uint64_t window_size() const override { return size_ - kPiece; }  // the last one is to copy through
+
+    // ---- the lane ----
+
+    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+        enter();
+        if (first > pieces_.size()) return false;
+        forget_pieces(first);
+        for (const wire::Descriptor& descriptor : pieces) {
+            Handle handle = 0;
+            // The driver wants the descriptor itself where the pointer is; it takes a copy.
+            void* passed = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
+            if (driver_.memory_import(&handle, passed, cuda::kHandleTypeDescriptor) != kSuccess) return false;
+            pieces_.push_back(handle);
+        }
+        return true;
+    }
+
+    bool resize_lane(std::uint64_t size) override {
+        enter();
+        const std::size_t wanted = (size + kPiece - 1) / kPiece;
+        if (wanted > pieces_.size() || size > size_) return false;
+        while (mapped_ > wanted) {
+            if (!evacuated_.contains(--mapped_)) unmap_lane(mapped_);
+        }
+        // Access is set for many at once: that is what takes the time.
+        std::size_t from = mapped_;
+        for (; mapped_ < wanted; ++mapped_) {
+            if (evacuated_.contains(mapped_)) {
+                if (!set_access(from, mapped_)) return false;
+                from = mapped_ + 1;
+            } else if (driver_.memory_map(lane_ + mapped_ * kPiece, kPiece, 0, pieces_[mapped_], 0) != kSuccess) {
+                return false;
+            }
+        }
+        if (!set_access(from, mapped_)) return false;
+        forget_pieces(mapped_);
+        return true;
+    }
+
+    void drop_lane() override {
+        resize_lane(0);
+        forget_pieces(0);
+    }
+
+    bool make_private(Range range) override {
+        enter();
+        const std::uint64_t last = (range.offset + range.size - 1) / kPiece;
+        for (std::uint64_t piece = range.offset / kPiece; piece <= last; ++piece) {
+            auto found = evacuated_.find(piece);
+            if (found == evacuated_.end()) {
+                const Handle copy = copy_of(piece);
+                if (!copy) {
+                    if (piece > range.offset / kPiece) release_evacuated(range.offset / kPiece, piece - 1);
+                    return false;
+                }
+                found = evacuated_.emplace(piece, Evacuated{copy, 0}).first;
+            }
+            ++found->second.blocks;
+        }
+        return true;
+    }
+
+    bool restore_lane(Range range) override {
+        enter();
+        return release_evacuated(range.offset / kPiece, (range.offset + range.size - 1) / kPiece);
+    }
+
+    // ---- private memory ----
+
+    bool back_private(Range range) override {
+        enter();
+        for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
+            const std::uint64_t piece = at / kPrivatePiece;
+            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            auto found = backed_.find(piece);
+            if (found == backed_.end()) {
+                const Handle handle = map_new(own_ + piece * kPrivatePiece, kPrivatePiece);
+                if (!handle) {
+                    discard_private({range.offset, at - range.offset});
+                    return false;
+                }
+                found = backed_.emplace(piece, Backed{handle, 0}).first;
+            }
+            found->second.bytes += end - at;
+            at = end;
+        }
+        return true;
+    }
+
+    void discard_private(Range range) override {
+        enter();
+        for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
+            const std::uint64_t piece = at / kPrivatePiece;
+            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            const auto found = backed_.find(piece);
+            if (found != backed_.end() && (found->second.bytes -= end - at) == 0) {
+                put_away(own_ + piece * kPrivatePiece, kPrivatePiece, found->second.handle);
+                backed_.erase(found);
+            }
+            at = end;
+        }
+    }
+
+    // Moving a GPU's memory out is not there yet; clients of one attach as unpageable.
+    bool page_out(const std::vector<Range>&) override { return false; }
+    bool page_in() override { return true; }
+    void forget_paged(const std::byte*) override {}
+
+    // CUDA does not survive fork(): a child has neither the memory nor the driver.
+    bool survives_fork() const override { return false; }
+    void in_parent() override {}
+    void in_child() override {}
+
+    // ---- work in flight ----
+
+    bool asynchronous() const override { return true; }
+    void uses(Stream stream) override { used_.insert(stream); }
+
+    void order(Stream first, Stream second) override {
+        enter();
+        if (captures(first) || captures(second)) return;
+        if (cuda::Event event = record(first)) driver_.stream_wait_event(stream_of(second), event, 0);
+    }
+
+    void fence() override {
+        enter();
+        const std::lock_guard lock(marks_mutex_);
+        marked_.clear();
+        for (const Stream stream : std::exchange(used_, {})) {
+            if (captures(stream)) continue;  // nothing of it runs yet
+            if (cuda::Event event = record(stream)) marked_.push_back(event);
+        }
+    }
+
+    bool passed() override {
+        enter();
+        return std::all_of(marked_.begin(), marked_.end(),
+                           [&](cuda::Event event) { return driver_.event_query(event) != cuda::kNotReady; });
+    }
+
+    void drain() override {
+        enter();
+        std::unique_lock lock(marks_mutex_);  // the helper drains without the memory lock
+        const std::vector<cuda::Event> marked = marked_;
+        lock.unlock();
+        for (const cuda::Event event : marked) driver_.event_synchronize(event);
+    }
+
+    std::uint64_t lane_unit() const override { return kPiece; }
+    bool is_host() const override { return false; }
+    std::uint64_t backed() const override { return backed_.size() * kPrivatePiece + evacuated_.size() * kPiece; }
+
+private:
+    struct Evacuated {
+        Handle handle;
+        std::size_t blocks;  ///< that lie in the piece, or reach into it
+    };
+    struct Backed {
+        Handle handle;
+        std::uint64_t bytes;  ///< that are wanted
+    };
+
+    /// The calling thread has the context. Threads of the framework do anyway; the helper, and others, may not.
+    void enter() const {
+        cuda::Context current = nullptr;
+        if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(context_);
+    }
+
+    static cuda::Stream stream_of(Stream stream) { return reinterpret_cast<cuda::Stream>(stream); }
+
+    bool captures(Stream stream) const {
+        int status = 0;
+        return driver_.stream_is_capturing(stream_of(stream), &status) == kSuccess && status != 0;
+    }
+
+    cuda::Event record(Stream stream) {
+        cuda::Event& event = events_[stream];
+        if (!event && driver_.event_create(&event, cuda::kEventDisableTiming) != kSuccess) return nullptr;
+        return driver_.event_record(event, stream_of(stream)) == kSuccess ? event : nullptr;
+    }
+
+    bool set_access(std::size_t from, std::size_t to) const {
+        return from >= to ||
+               driver_.memory_set_access(lane_ + from * kPiece, (to - from) * kPiece, &access_, 1) == kSuccess;
+    }
+
+    void unmap_lane(std::size_t piece) const { driver_.memory_unmap(lane_ + piece * kPiece, kPiece); }
+
+    void forget_pieces(std::size_t from) {
+        for (; pieces_.size() > from; pieces_.pop_back()) driver_.memory_release(pieces_.back());
+    }
+
+    /// New memory at this address; 0 if there is none.
+    Handle map_new(cuda::Address at, std::uint64_t size) const {
+        Handle handle = 0;
+        if (driver_.memory_create(&handle, size, &properties_, 0) != kSuccess) return 0;
+        if (driver_.memory_map(at, size, 0, handle, 0) == kSuccess) {
+            if (driver_.memory_set_access(at, size, &access_, 1) == kSuccess) return handle;
+            driver_.memory_unmap(at, size);
+        }
+        driver_.memory_release(handle);
+        return 0;
+    }
+
+    void put_away(cuda::Address at, std::uint64_t size, Handle handle) const {
+        driver_.memory_unmap(at, size);
+        driver_.memory_release(handle);
+    }
+
+    /// The piece of the lane becomes a copy of itself. 0 if there is no memory for it; then nothing has changed.
+    Handle copy_of(std::uint64_t piece) {
+        if (!copies_ && driver_.stream_create(&copies_, cuda::kStreamNonBlocking) != kSuccess) return 0;
+        const cuda::Address at = lane_ + piece * kPiece;
+        const cuda::Address aside = own_ + window_size();
+        const Handle handle = map_new(aside, kPiece);
+        if (!handle) return 0;
+        bool ok = driver_.copy_on_device(aside, at, kPiece, copies_) == kSuccess &&
+                  driver_.stream_synchronize(copies_) == kSuccess;
+        driver_.memory_unmap(aside, kPiece);
+        if (ok) {
+            unmap_lane(piece);
+            ok = driver_.memory_map(at, kPiece, 0, handle, 0) == kSuccess &&
+                 driver_.memory_set_access(at, kPiece, &access_, 1) == kSuccess;
+        }
+        if (ok) return handle;
+        driver_.memory_release(handle);
+        driver_.memory_map(at, kPiece, 0, pieces_[piece], 0);  // if it was unmapped
+        set_access(piece, piece + 1);
+        return 0;
+    }
+
+    /// One block less in each of these; where none is left the lane shows through again.
+    bool release_evacuated(std::uint64_t first, std::uint64_t last) {
+        bool ok = true;
+        for (std::uint64_t piece = first; piece <= last; ++piece) {
+            const auto found = evacuated_.find(piece);
+            if (found == evacuated_.end() || --found->second.blocks > 0) continue;
+            put_away(lane_ + piece * kPiece, kPiece, found->second.handle);
+            evacuated_.erase(found);
+            if (piece >= mapped_) continue;
+            ok = driver_.memory_map(lane_ + piece * kPiece, kPiece, 0, pieces_[piece], 0) == kSuccess &&
+                 set_access(piece, piece + 1) && ok;
+        }
+        return ok;
+    }
+
+    const cuda::Driver& driver_;
+    cuda::AllocationProperties properties_;
+    cuda::Context context_;
+    cuda::Address lane_;
+    cuda::Address own_;
+    std::uint64_t size_;
+    cuda::AccessDescription access_;
+
+    std::vector<Handle> pieces_;  ///< of the lane, in order
+    std::size_t mapped_ = 0;      ///< so many of them show in the window, where it is not evacuated
+    std::map<std::uint64_t, Evacuated> evacuated_;
+    std::map<std::uint64_t, Backed> backed_;  ///< pieces of the private window
+    cuda::Stream copies_ = nullptr;
+
+    std::set<Stream> used_;  ///< since the last fence
+    std::map<Stream, cuda::Event> events_;
+    std::mutex marks_mutex_;
+    std::vector<cuda::Event> marked_;  ///< by the last fence
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ClientMemory>> make_cuda_client_memory(Bytes capacity, const std::string& uuid) {
+    const Result<cuda::Gpu> opened = cuda::open_gpu(uuid);
+    if (!opened) return Error{opened.error()};
+    const cuda::Gpu& gpu = opened.value();
+    const cuda::Driver& driver = *gpu.driver;
+    cuda::Context context = nullptr;
+    cuda::Status status = driver.retain_primary_context(&context, gpu.ordinal);
+    if (status == kSuccess) status = driver.set_current(context);
+    if (status != kSuccess) return Error{"no context on the GPU: " + driver.name_of(status)};
+    // Twice the capacity, and one piece to copy through: gaps between blocks cost address space only.
+    const std::uint64_t size = (static_cast<std::uint64_t>(capacity.count) / kPiece + 1) * 2 * kPiece;
+    cuda::Address lane = 0;
+    cuda::Address own = 0;
+    status = driver.address_reserve(&lane, size, 0, 0, 0);
+    if (status == kSuccess) status = driver.address_reserve(&own, size, 0, 0, 0);
+    if (status != kSuccess) return Error{"no address space for the GPU's memory: " + driver.name_of(status)};
+    return std::unique_ptr<ClientMemory>(std::make_unique<CudaClientMemory>(gpu, context, lane, own, size));
+}
+
+}  // namespace salus::device

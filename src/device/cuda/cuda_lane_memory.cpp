@@ -1,0 +1,104 @@
+#include "device/cuda/cuda_lane_memory.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "device/cuda/nvml.h"
+
+namespace salus::device {
+namespace {
+
+using cuda::kPiece;
+using cuda::kSuccess;
+
+class CudaLaneMemory : public LaneMemory {
+public:
+    explicit CudaLaneMemory(const cuda::Gpu& gpu) : gpu_(gpu), driver_(*gpu.driver) {
+        Result<cuda::Nvml> nvml = cuda::Nvml::open(gpu.uuid);
+        if (nvml) nvml_ = std::move(nvml).value();
+    }
+    ~CudaLaneMemory() override {
+        while (!lanes_.empty()) release(lanes_.begin()->first);
+    }
+
+    std::string_view name() const override { return "cuda"; }
+    std::string identity() const override { return gpu_.uuid; }
+    Bytes capacity() const override { return gpu_.memory; }
+    Bytes unit() const override { return {static_cast<std::int64_t>(kPiece)}; }
+
+    Result<bool> provide(LaneId lane, Bytes size) override {
+        std::vector<cuda::Handle>& pieces = lanes_[lane];
+        const std::size_t wanted = pieces_for(size);
+        const cuda::AllocationProperties properties = cuda::memory_of(gpu_.ordinal);
+        while (pieces.size() < wanted) {
+            cuda::Handle handle = 0;
+            const cuda::Status status = driver_.memory_create(&handle, kPiece, &properties, 0);
+            if (status != kSuccess) return Error{"no memory for a lane: " + driver_.name_of(status)};
+            pieces.push_back(handle);
+        }
+        return true;
+    }
+
+    std::size_t pieces_for(Bytes size) const override {
+        return (static_cast<std::size_t>(size.count) + kPiece - 1) / kPiece;
+    }
+
+    Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) override {
+        std::vector<wire::Descriptor> descriptors;
+        const std::vector<cuda::Handle>& all = lanes_[lane];
+        for (std::size_t i = first; i < std::min(all.size(), end); ++i) {
+            int descriptor = -1;
+            const cuda::Status status = driver_.memory_export(&descriptor, all[i], cuda::kHandleTypeDescriptor, 0);
+            if (status != kSuccess) return Error{"a lane cannot be passed on: " + driver_.name_of(status)};
+            descriptors.emplace_back(descriptor);
+        }
+        return descriptors;
+    }
+
+    void trim(LaneId lane, Bytes size) override {
+        const auto found = lanes_.find(lane);
+        if (found == lanes_.end()) return;
+        for (; found->second.size() > pieces_for(size); found->second.pop_back()) driver_.memory_release(found->second.back());
+    }
+
+    void release(LaneId lane) override {
+        trim(lane, Bytes{});
+        lanes_.erase(lane);
+    }
+
+    bool is_mapped_in(int pid) const override {
+        const auto by_process = nvml_ ? nvml_->used_by_process() : std::nullopt;
+        return !by_process || by_process->contains(pid);
+    }
+
+    std::optional<Usage> usage(const std::vector<int>& clients) const override {
+        if (!nvml_) return std::nullopt;
+        const std::optional<Bytes> all = nvml_->used();
+        const auto by_process = nvml_->used_by_process();
+        if (!all || !by_process) return std::nullopt;
+        Usage usage;
+        Bytes ours;
+        for (const auto& [lane, pieces] : lanes_) ours += {static_cast<std::int64_t>(pieces.size() * kPiece)};
+        for (const int pid : clients) {
+            const auto found = by_process->find(pid);
+            if (found == by_process->end()) continue;
+            usage.clients[pid] = found->second;
+            ours += found->second;
+        }
+        usage.others = std::max(*all - ours, Bytes{});
+        return usage;
+    }
+
+private:
+    cuda::Gpu gpu_;
+    const cuda::Driver& driver_;
+    std::optional<cuda::Nvml> nvml_;
+    std::unordered_map<LaneId, std::vector<cuda::Handle>> lanes_;
+};
+
+}  // namespace
+
+std::unique_ptr<LaneMemory> make_cuda_lane_memory(const cuda::Gpu& gpu) { return std::make_unique<CudaLaneMemory>(gpu); }
+
+}  // namespace salus::device

@@ -1,0 +1,37 @@
+// The GPU that a service or a client works with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "device/cuda/driver.h"
+
+namespace salus::device::cuda {
+
+/// Lanes are made of pieces of this size, each a handle of the driver's: what is evacuated, and what comes back, is whole
+/// pieces, since a part of a handle cannot be mapped.
+inline constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
+/// Private memory comes in smaller ones: they are not passed on, and unused parts are waste.
+inline constexpr std::uint64_t kPrivatePiece = std::uint64_t{16} << 20;
+
+struct Gpu {
+    const Driver* driver = nullptr;
+    Ordinal ordinal = 0;
+    std::string name;
+    std::string uuid;
+    Bytes memory;
+};
+
+/// Memory of that GPU which can be passed on.
+inline AllocationProperties memory_of(Ordinal ordinal) {
+    AllocationProperties properties;
+    properties.location.id = ordinal;
+    return properties;
+}
+
+/// Initialises the driver. The GPU with this UUID, or the first that CUDA_VISIBLE_DEVICES leaves. One line of why not, if
+/// there is none, or its memory cannot be shared.
+Result<Gpu> open_gpu(const std::string& uuid = {});
+
+}  // namespace salus::device::cuda
