@@ -16,7 +16,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
-SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 2>/dev/null)
+SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
 .PHONY: build test demo bench format check clean setup torch torch-all
 
@@ -39,7 +39,7 @@ torch-all:
 
 # Seeds that fit in a minute on two cores.
 test: build torch-all
-	@if command -v python3 >/dev/null; then python3 tests/python/test_boundaries.py; else echo "no python3: SKIPPED"; fi
+	@if command -v python3 >/dev/null; then for test in tests/python/test_*.py; do python3 $$test; done; else echo "no python3: SKIPPED"; fi
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..60000

@@ -88,6 +88,22 @@ class Client:
         status = self._library.salus_interpose(self._client, library.encode())
         return None if status == OK else self._error()
 
+    @property
+    def device(self):
+        """"host", or "cuda": whose memory the client's is."""
+        function = self._library.salus_device
+        function.argtypes = [ctypes.c_void_p]
+        function.restype = ctypes.c_char_p
+        return function(self._client).decode()
+
+    @property
+    def address(self):
+        """The salus_client*, for what calls the library by itself."""
+        return self._client.value
+
+    def function_address(self, name):
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+
     def pin(self):
         self._library.salus_pin(self._client)
 

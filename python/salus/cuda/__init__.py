@@ -1,0 +1,182 @@
+"""torch's CUDA allocator with Salus in front of it: allocator.cpp, compiled on first use against the torch at hand."""
+
+import ctypes
+import glob
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SOURCE = os.path.join(_HERE, "allocator.cpp")
+_HEADER = os.path.join(_HERE, "salus.h")  # a link to the one in include/, or a copy where the package was installed
+
+_FUNCTIONS = ("alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "error_text")
+
+
+class _Api(ctypes.Structure):
+    """salus_torch_api of allocator.cpp."""
+
+    _fields_ = [("version", ctypes.c_uint64), ("device", ctypes.c_int64), ("client", ctypes.c_void_p)] + [
+        (name, ctypes.c_void_p) for name in _FUNCTIONS]
+
+
+# What salus_torch_install answers.
+_REFUSALS = {
+    1: "it was compiled for another version of Salus",
+    2: "this torch has no CUDA allocator",
+    3: "torch's caching of CUDA memory is turned off",
+    4: "it is there already",
+}
+
+
+class Impossible(Exception):
+    """One line: why."""
+
+
+def install(torch, client, device=0):
+    """Serves the large CUDA tensors of torch's device from the client's memory. Why that is impossible, or nothing."""
+    try:
+        if not torch.version.cuda:
+            raise Impossible("this torch is made without CUDA")
+        path = compiled(torch)
+        try:
+            function = ctypes.CDLL(path).salus_torch_install
+        except (OSError, AttributeError) as error:
+            raise Impossible("%s cannot be loaded: %s" % (path, error))
+        function.argtypes = [ctypes.POINTER(_Api)]
+        function.restype = ctypes.c_int
+        api = _Api(version=1, device=device, client=client.address)
+        for name in _FUNCTIONS:
+            setattr(api, name, client.function_address("salus_" + name))
+        refusal = function(ctypes.byref(api))
+        if refusal:
+            raise Impossible("the allocator cannot be installed: %s" % _REFUSALS.get(refusal, "torch refused it"))
+    except Impossible as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def compiled(torch):
+    """The path of the compiled object, which is made now if it is not there. Raises Impossible."""
+    folder = os.path.join(_state_folder(), "torch")
+    path = os.path.join(folder, _name(torch))
+    if os.path.exists(path):
+        return path
+    import fcntl  # not everywhere, and then nobody gets here
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+        # Jobs that start together wait for the first of them.
+        with open(os.path.join(folder, "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(path):
+                _compile(torch, path)
+    except OSError as error:
+        raise Impossible("the allocator for this torch cannot be compiled: %s" % error)
+    return path
+
+
+def _state_folder():
+    """Where a service of this user keeps its own, too: src/wire/socket.cpp."""
+    named = os.environ.get("SALUS_STATE")
+    if named:
+        return named
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "salus")
+
+
+def _cxx11_abi(torch):
+    return int(bool(torch._C._GLIBCXX_USE_CXX11_ABI))
+
+
+def _name(torch):
+    """Tells what it was compiled from and for, so that one of the same name fits."""
+    digest = hashlib.sha256()
+    for file in (_SOURCE, _HEADER):
+        try:
+            with open(file, "rb") as opened:
+                digest.update(opened.read())
+        except OSError as error:
+            raise Impossible("%s is not readable: %s" % (file, error.strerror))
+    return "allocator-%s-cuda%s-abi%d-%s-%s.so" % (
+        re.sub(r"[^\w.+]", "_", torch.__version__), torch.version.cuda, _cxx11_abi(torch), platform.machine(),
+        digest.hexdigest()[:12])
+
+
+def _compile(torch, path):
+    command = compiler() + flags(torch)
+    sys.stderr.write("salus: compiling the memory allocator for torch %s (once) ...\n" % torch.__version__)
+    sys.stderr.flush()
+    temporary = "%s.%d" % (path, os.getpid())
+    try:
+        result = subprocess.run(
+            command + ["-O2", "-fPIC", "-shared", "-o", temporary, _SOURCE, "-L" + os.path.join(_folder(torch), "lib"),
+                       "-lc10", "-lc10_cuda"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, LC_ALL="C"))
+        if result.returncode != 0:
+            raise Impossible("the allocator for torch %s cannot be compiled, %s said: %s" % (
+                torch.__version__, command[0], _first_error(result.stdout.decode(errors="replace"), result.returncode)))
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _first_error(output, status):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if re.search(r"\berror\b|undefined reference|cannot find", line, re.IGNORECASE):
+            return line[:300]
+    return lines[0][:300] if lines else "nothing, but exit status %d" % status
+
+
+def compiler():
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in ([named] if named else []) + [["c++"], ["g++"], ["clang++"]]:
+        if shutil.which(command[0]):
+            return command
+    raise Impossible("there is no C++ compiler (g++ or clang++, or what CXX names) for torch's allocator")
+
+
+def flags(torch):
+    """What tells a compiler of the headers. Raises Impossible."""
+    include = os.path.join(_folder(torch), "include")
+    if not os.path.exists(os.path.join(include, "c10", "cuda", "CUDACachingAllocator.h")):
+        raise Impossible("torch's headers are not in %s" % include)
+    result = ["-std=c++20", "-D_GLIBCXX_USE_CXX11_ABI=%d" % _cxx11_abi(torch)]
+    # As headers of the system: what they make compilers warn of is not our business.
+    for folder in [include] + _cuda_headers(torch):
+        result += ["-isystem", folder]
+    return result
+
+
+def _folder(torch):
+    return os.path.dirname(os.path.abspath(torch.__file__))
+
+
+def _cuda_headers(torch):
+    """The first of the usual places that has all that is needed. Raises Impossible."""
+    homes = [os.environ.get(variable) for variable in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    nvcc = shutil.which("nvcc")
+    if nvcc:
+        homes.append(os.path.dirname(os.path.dirname(os.path.realpath(nvcc))))
+    homes += [os.environ.get("CONDA_PREFIX"), "/usr"]
+    places = []
+    for home in filter(None, homes):
+        places.append([os.path.join(home, "include")])
+        places.append(glob.glob(os.path.join(home, "targets", "*-linux", "include")))
+    packages = os.path.dirname(_folder(torch))
+    # pip's packages of CUDA come in many parts; Triton, which torch brings along, has its own copy of what it takes.
+    places.append(sorted(glob.glob(os.path.join(packages, "nvidia", "*", "include"))))
+    places.append([os.path.join(packages, "triton", "backends", "nvidia", "include")])
+    for place in places:
+        if all(any(os.path.exists(os.path.join(folder, header)) for folder in place)
+               for header in ("cuda.h", "cuda_runtime_api.h", os.path.join("crt", "host_defines.h"))):
+            # The compiler's own folders are to keep their place in the order.
+            return [folder for folder in place if os.path.realpath(folder) != "/usr/include"]
+    raise Impossible("CUDA's headers (cuda_runtime_api.h) are not found: CUDA_HOME can say where they are")

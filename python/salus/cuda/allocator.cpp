@@ -1,0 +1,484 @@
+// torch's CUDA allocator, with Salus in front of it: an object of torch's own interface that serves large blocks of one GPU
+// from the client's memory, and hands everything else to the allocator that was there before. It is compiled against the
+// installed torch on first use (__init__.py), since that interface is C++ and differs from version to version.
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "salus.h"
+#if __has_include(<torch/headeronly/version.h>)
+#include <torch/headeronly/version.h>
+#else
+#include <torch/csrc/api/include/torch/version.h>
+#endif
+
+// A later version may have a function more, and what is not handed on is lost without a word.
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 8 || TORCH_VERSION_MINOR > 15
+#error "the allocator interface of this version of torch is not known"
+#endif
+#define SALUS_TORCH_FROM(minor) (TORCH_VERSION_MINOR >= (minor))
+
+extern "C" {
+
+/// What __init__.py passes: functions of libsalus, so that this object is not linked to it.
+struct salus_torch_api {
+    uint64_t version;  // kApiVersion
+    int64_t device;    // torch's index of the GPU that the service shares
+    salus_client* client;
+    decltype(&salus_alloc_on) alloc_on;
+    decltype(&salus_free) free;
+    decltype(&salus_used_on) used_on;
+    decltype(&salus_owns) owns;
+    decltype(&salus_get_usage) get_usage;
+    decltype(&salus_reset_peaks) reset_peaks;
+    decltype(&salus_error_text) error_text;
+};
+
+/// 0, or one of Refusal. To be called once, before the first block is allocated.
+__attribute__((visibility("default"))) int salus_torch_install(const salus_torch_api* api);
+
+}  // extern "C"
+
+namespace {
+
+using c10::DataPtr;
+using c10::DeviceIndex;
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::cuda::CUDAStream;
+using c10::cuda::MempoolId_t;
+namespace native = c10::cuda::CUDACachingAllocator;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+constexpr uint64_t kApiVersion = 1;
+constexpr size_t kSmallest = size_t{1} << 20;
+constexpr size_t kLargest = size_t{1} << 60;  // beyond that torch has an error of its own
+
+enum Refusal : int { kOtherVersion = 1, kNoAllocator, kCachingIsOff, kInstalledBefore, kFailed };
+
+/// autograd's threads work for one that is inside an iteration, and that waits for them.
+bool is_autograd_thread() {
+    thread_local const bool is_one = [] {
+        char name[16] = "";
+        return ::pthread_getname_np(::pthread_self(), name, sizeof name) == 0 &&
+               std::string_view(name).substr(0, 12) == "pt_autograd_";
+    }();
+    return is_one;
+}
+
+/// Note [One deleter]
+/// torch takes it that every block of the current allocator has the deleter that raw_deleter() names: CUDA graphs' trees
+/// check it, raw_deallocate() calls it. So blocks of the native allocator get ours, too, which tells them apart. Only, the
+/// native one passes over blocks that have another deleter than its own when it is told of a stream: it sees a DataPtr
+/// with its own (Borrowed).
+void delete_block(void* block);
+
+class Borrowed {
+public:
+    Borrowed(const DataPtr& of, c10::DeleterFnPtr deleter) : pointer_(of.get(), of.get_context(), deleter, of.device()) {}
+    ~Borrowed() { pointer_.release_context(); }
+    Borrowed(const Borrowed&) = delete;
+    Borrowed& operator=(const Borrowed&) = delete;
+    const DataPtr& operator*() const { return pointer_; }
+
+private:
+    DataPtr pointer_;
+};
+
+/// Thread-safe, as the allocator behind it is. Never destroyed: blocks may be freed when the process is all but over.
+class Allocator final : public native::CUDAAllocator {
+public:
+    Allocator(const salus_torch_api& api, native::CUDAAllocator* behind)
+        : salus_(api),
+          device_(static_cast<DeviceIndex>(api.device)),
+          native_(behind),
+          native_deleter_(behind->raw_deleter()) {}
+
+    // ------------------------------------------------------------------------------------------------------- blocks
+
+    DataPtr allocate(size_t size) override {
+        if (void* block = serve(size)) return {block, block, &delete_block, c10::Device(c10::kCUDA, device_)};
+        return with_our_deleter(native_->allocate(size));
+    }
+    void* raw_alloc(size_t size) override {
+        void* block = serve(size);
+        return block != nullptr ? block : native_->raw_alloc(size);
+    }
+    void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
+        void* block = is_for_us(size) ? serve_on(size, stream) : nullptr;
+        return block != nullptr ? block : native_->raw_alloc_with_stream(size, stream);
+    }
+    void raw_delete(void* block) override {
+        if (!free_ours(block)) native_->raw_delete(block);
+    }
+    c10::DeleterFnPtr raw_deleter() const override {
+        // While caching is turned off the native one has another, and serves everything.
+        const c10::DeleterFnPtr current = native_->raw_deleter();
+        return current == native_deleter_ ? &delete_block : current;
+    }
+    void delete_any(void* block) {
+        if (!free_ours(block)) native_deleter_(block);
+    }
+
+    void recordStream(const DataPtr& block, CUDAStream stream) override {
+        if (is_ours(block.get())) {
+            salus_.used_on(salus_.client, block.get(), stream.stream());
+        } else if (block.get_deleter() == &delete_block) {
+            native_->recordStream(*Borrowed(block, native_deleter_), stream);  // Note [One deleter]
+        } else {
+            native_->recordStream(block, stream);
+        }
+    }
+#if SALUS_TORCH_FROM(9)
+    void recordStream(const DataPtr& block, c10::Stream stream) override { recordStream(block, CUDAStream(stream)); }
+#endif
+
+    bool is_simple_data_ptr(const DataPtr& block) const override { return native_->is_simple_data_ptr(block); }
+    void copy_data(void* to, const void* from, size_t count) const override { native_->copy_data(to, from, count); }
+
+    void* getBaseAllocation(void* block, size_t* size) override {
+        refuse_to_share(block);
+        return native_->getBaseAllocation(block, size);
+    }
+    native::ShareableHandle shareIpcHandle(void* block) override {
+        refuse_to_share(block);
+        return native_->shareIpcHandle(block);
+    }
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return native_->getIpcDevPtr(std::move(handle)); }
+
+    cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count, cudaStream_t stream,
+                            bool p2p_enabled) override {
+        // Our memory is mapped for its own GPU only, and the native one does not know that.
+        if (to_device != from_device && (is_ours(to) || is_ours(from))) {
+            return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+        }
+        return native_->memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
+    }
+
+    // --------------------------------------------------------------------------------------------------- statistics
+
+    DeviceStats getDeviceStats(DeviceIndex device) override {
+        DeviceStats stats = native_->getDeviceStats(device);
+        if (device == device_) add_ours(stats);
+        return stats;
+    }
+    void resetAccumulatedStats(DeviceIndex device) override {
+        native_->resetAccumulatedStats(device);
+        if (device != device_) return;
+        const std::lock_guard lock(mutex_);
+        accumulated_before_ = usage();
+        out_of_memory_ = retries_ = 0;
+    }
+    void resetPeakStats(DeviceIndex device) override {
+        native_->resetPeakStats(device);
+        if (device != device_) return;
+        salus_.reset_peaks(salus_.client);
+        live_peak_ = live_.load();
+    }
+
+    void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override {
+        {
+            const std::lock_guard lock(mutex_);
+            observers_.push_back(observer);
+        }
+        native_->attachOutOfMemoryObserver(std::move(observer));
+    }
+
+    // -------------------------------------------------------------------------------------------------------- pools
+
+    void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override {
+        native_->beginAllocateToPool(device, pool, std::move(filter));
+        ++open_pools_;
+    }
+    void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override {
+        native_->endAllocateToPool(device, pool);
+        --open_pools_;
+    }
+    native::CheckpointDelta setCheckpointPoolState(DeviceIndex device,
+                                                   std::shared_ptr<native::AllocatorState> state) override {
+        native::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
+        for (DataPtr& block : delta.dataptrs_allocd) block = with_our_deleter(std::move(block));
+        return delta;
+    }
+    std::shared_ptr<native::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t pool) override {
+        return native_->getCheckpointState(device, pool);
+    }
+    void releasePool(DeviceIndex device, MempoolId_t pool) override { native_->releasePool(device, pool); }
+    int getPoolUseCount(DeviceIndex device, MempoolId_t pool) override { return native_->getPoolUseCount(device, pool); }
+    bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool, const std::unordered_set<void*>& expected) override {
+        return native_->checkPoolLiveAllocations(device, pool, expected);
+    }
+#if SALUS_TORCH_FROM(11)
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, std::shared_ptr<native::CUDAAllocator> from) override {
+        native_->createOrIncrefPool(device, pool, std::move(from));
+    }
+    void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) override { native_->setUseOnOOM(device, pool, use); }
+#else
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, native::CUDAAllocator* from) override {
+        native_->createOrIncrefPool(device, pool, from);
+    }
+    void setUseOnOOM(DeviceIndex device, MempoolId_t pool) override { native_->setUseOnOOM(device, pool); }
+#endif
+#if SALUS_TORCH_FROM(10)
+    void setNoSplit(DeviceIndex device, MempoolId_t pool) override { native_->setNoSplit(device, pool); }
+#endif
+#if SALUS_TORCH_FROM(13)
+    void markCaptureBegin(DeviceIndex device) override { native_->markCaptureBegin(device); }
+    void markCaptureEnd(DeviceIndex device) override { native_->markCaptureEnd(device); }
+    DataPtr allocateWithAddress(size_t size, void* address) override {
+        return with_our_deleter(native_->allocateWithAddress(size, address));
+    }
+#endif
+
+    // ------------------------------------------------------------------------------------- the native one's affairs
+
+    void init(int device_count) override { native_->init(device_count); }
+    bool initialized() override { return native_->initialized(); }
+    std::string name() override { return native_->name(); }
+    void enable(bool value) override { native_->enable(value); }
+    bool isEnabled() const override { return native_->isEnabled(); }
+    void emptyCache(MempoolId_t pool) override { native_->emptyCache(pool); }
+    void cacheInfo(DeviceIndex device, size_t* largest) override { native_->cacheInfo(device, largest); }
+    double getMemoryFraction(DeviceIndex device) override { return native_->getMemoryFraction(device); }
+    void setMemoryFraction(double fraction, DeviceIndex device) override { native_->setMemoryFraction(fraction, device); }
+    void enablePeerAccess(DeviceIndex from, DeviceIndex to) override { native_->enablePeerAccess(from, to); }
+    void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override {
+        native_->attachAllocatorTraceTracker(std::move(tracker));
+    }
+    bool isHistoryEnabled() override { return native_->isHistoryEnabled(); }
+    void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& entries) override {
+        native_->recordAnnotation(entries);
+    }
+    void pushCompileContext(std::string& text) override { native_->pushCompileContext(text); }
+    void popCompileContext() override { native_->popCompileContext(); }
+#if SALUS_TORCH_FROM(11)
+    native::SnapshotInfo snapshot(MempoolId_t pool, bool traces) override { return native_->snapshot(pool, traces); }
+    void recordHistory(bool enabled, native::CreateContextFn recorder, size_t entries, native::RecordContext when,
+                       bool clear, const std::vector<std::string>& skip) override {
+        native_->recordHistory(enabled, recorder, entries, when, clear, skip);
+    }
+#else
+    native::SnapshotInfo snapshot(MempoolId_t pool) override { return native_->snapshot(pool); }
+    void recordHistory(bool enabled, native::CreateContextFn recorder, size_t entries, native::RecordContext when,
+                       bool clear) override {
+        native_->recordHistory(enabled, recorder, entries, when, clear);
+    }
+#endif
+#if SALUS_TORCH_FROM(10)
+    std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override { return native_->getMemoryInfo(device); }
+    std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override {
+        return native_->getExpandableSegmentSizes(device);
+    }
+    void setUserMetadata(const std::string& text) override { native_->setUserMetadata(text); }
+    std::string getUserMetadata() override { return native_->getUserMetadata(); }
+#endif
+#if SALUS_TORCH_FROM(12)
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* block) override {
+        return is_ours(block) ? nullptr : native_->getContextForPointer(block);
+    }
+    void attachOomRejectionObserver(native::OomRejectionObserver observer) override {
+        native_->attachOomRejectionObserver(std::move(observer));
+    }
+#endif
+#if SALUS_TORCH_FROM(14)
+    bool supportsUserMetadata() override { return native_->supportsUserMetadata(); }
+    void annotateMemory(const void* block, const std::string& text) override {
+        if (!is_ours(block)) native_->annotateMemory(block, text);
+    }
+#endif
+
+private:
+    bool is_ours(const void* address) const { return address != nullptr && salus_.owns(salus_.client, address) != 0; }
+
+    /// Blocks for a private pool are the native one's: that covers the capture of graphs, which goes to one.
+    bool is_for_us(size_t size) const {
+        return size >= kSmallest && size < kLargest && open_pools_ == 0 && native_->isEnabled() &&
+               c10::cuda::current_device() == device_;
+    }
+
+    /// A block of ours, or nullptr: then it is for the native allocator to serve.
+    void* serve(size_t size) {
+        return is_for_us(size) ? serve_on(size, c10::cuda::getCurrentCUDAStream(device_).stream()) : nullptr;
+    }
+
+    void* serve_on(size_t size, cudaStream_t stream) {
+        void* block = nullptr;
+        const int on_behalf = is_autograd_thread() ? 1 : 0;
+        salus_status status = salus_.alloc_on(salus_.client, size, stream, on_behalf, &block);
+        if (status == SALUS_TOO_LARGE) {
+            ++retries_;
+            native_->emptyCache({0, 0});
+            status = salus_.alloc_on(salus_.client, size, stream, on_behalf, &block);
+            if (status == SALUS_TOO_LARGE) throw_out_of_memory(size);
+        }
+        // Whatever else went wrong, it is no reason to fail.
+        if (status != SALUS_OK || block == nullptr) return nullptr;
+        const int64_t live = ++live_;
+        for (int64_t peak = live_peak_; peak < live && !live_peak_.compare_exchange_weak(peak, live);) {}
+        if (const c10::impl::PyInterpreter* trace = c10::impl::GPUTrace::get_trace()) {
+            (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(block));
+        }
+        return block;
+    }
+
+    bool free_ours(void* block) {
+        if (!is_ours(block)) return false;
+        if (const c10::impl::PyInterpreter* trace = c10::impl::GPUTrace::get_trace()) {
+            (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(block));
+        }
+        --live_;
+        salus_.free(salus_.client, block);
+        return true;
+    }
+
+    DataPtr with_our_deleter(DataPtr block) const {
+        // Another one than the usual has its reasons, and is left.
+        static_cast<void>(block.compare_exchange_deleter(native_deleter_, &delete_block));
+        return block;
+    }
+
+    void refuse_to_share(const void* block) const {
+        TORCH_CHECK(!is_ours(block),
+                    "a CUDA tensor in memory managed by Salus cannot be shared with another process, nor can a clone of it: "
+                    "send tensor.cpu(), or run the job with SALUS_DISABLE=1");
+    }
+
+    [[noreturn]] void throw_out_of_memory(size_t size) {
+        using c10::CachingAllocator::format_size;
+        const std::string why = salus_.error_text();
+        ++out_of_memory_;
+        const auto [free, total] = memory_info();
+        const salus_usage ours = usage();
+        const DeviceStats stats = native_->getDeviceStats(device_);
+        const auto of = [](const StatArray& bytes) {
+            return static_cast<uint64_t>(bytes[static_cast<size_t>(StatType::AGGREGATE)].current);
+        };
+        c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), of(stats.allocated_bytes) + ours.in_use,
+                                         of(stats.reserved_bytes) + ours.reserved, c10::Device(c10::kCUDA, device_));
+        std::vector<native::OutOfMemoryObserver> observers;
+        {
+            const std::lock_guard lock(mutex_);
+            observers = observers_;
+        }
+        for (const auto& observer : observers) observer(device_, size, total, free);
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", format_size(size), ". GPU ",
+                         static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
+                         format_size(free), " is free. This process has ", format_size(ours.in_use),
+                         " allocated through Salus, and ", format_size(of(stats.allocated_bytes)),
+                         " by PyTorch itself. (Salus) ", why);
+    }
+
+    std::pair<size_t, size_t> memory_info() {
+#if SALUS_TORCH_FROM(10)
+        return native_->getMemoryInfo(device_);
+#else
+        size_t free = 0, total = 0;
+        C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));  // of the current device, which is ours
+        return {free, total};
+#endif
+    }
+
+    salus_usage usage() const {
+        salus_usage usage{};
+        usage.size = sizeof usage;
+        if (salus_.get_usage(salus_.client, &usage) != SALUS_OK) usage = {};
+        return usage;
+    }
+
+    static void add(StatArray& to, uint64_t current, uint64_t peak, uint64_t allocated, uint64_t freed) {
+        for (const StatType type : {StatType::AGGREGATE, StatType::LARGE_POOL}) {
+            Stat& stat = to[static_cast<size_t>(type)];
+            stat.current += static_cast<int64_t>(current);
+            stat.peak += static_cast<int64_t>(peak);
+            stat.allocated += static_cast<int64_t>(allocated);
+            stat.freed += static_cast<int64_t>(freed);
+        }
+    }
+
+    /// Peaks are added, too. The two need not have been at the same time: what is told is an upper bound.
+    void add_ours(DeviceStats& stats) {
+        const std::lock_guard lock(mutex_);
+        const salus_usage now = usage();
+        const salus_usage& before = accumulated_before_;
+        for (StatArray* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+            add(*bytes, now.in_use, now.in_use_peak, now.allocated - before.allocated, now.freed - before.freed);
+        }
+        const auto live = static_cast<uint64_t>(live_.load()), peak = static_cast<uint64_t>(live_peak_.load());
+        for (StatArray* blocks : {&stats.allocation, &stats.active}) {
+            add(*blocks, live, peak, now.allocations - before.allocations, now.frees - before.frees);
+        }
+        // Seen from here all of it is one segment, which grows and shrinks.
+        add(stats.segment, now.reserved > 0, now.reserved_peak > 0, 0, 0);
+        add(stats.reserved_bytes, now.reserved, now.reserved_peak, 0, 0);
+        stats.num_ooms += out_of_memory_;
+        stats.num_alloc_retries += retries_;
+    }
+
+    const salus_torch_api salus_;
+    const DeviceIndex device_;
+    native::CUDAAllocator* const native_;
+    const c10::DeleterFnPtr native_deleter_;
+    std::atomic<int> open_pools_{0};
+    std::atomic<int64_t> live_{0}, live_peak_{0};  // blocks of ours
+    std::atomic<int64_t> out_of_memory_{0}, retries_{0};
+
+    std::mutex mutex_;
+    salus_usage accumulated_before_{};                    // by mutex_
+    std::vector<native::OutOfMemoryObserver> observers_;  // by mutex_
+};
+
+Allocator* installed = nullptr;
+
+void delete_block(void* block) { installed->delete_any(block); }
+
+/// Newer versions look it up by the kind of device, too. The least priority that will do, so that another can still follow.
+void register_as_cudas(c10::Allocator* behind) {
+    try {
+        if (c10::GetAllocator(c10::kCUDA) != behind) return;
+    } catch (const std::exception&) {
+        return;  // none is registered
+    }
+    for (int priority = 0; priority < 256 && c10::GetAllocator(c10::kCUDA) != installed; ++priority) {
+        c10::SetAllocator(c10::kCUDA, installed, static_cast<uint8_t>(priority));
+    }
+}
+
+int install(const salus_torch_api& api) {
+    if (api.version != kApiVersion) return kOtherVersion;
+    if (installed != nullptr) return kInstalledBefore;
+    native::CUDAAllocator* behind = native::allocator.load();
+    if (behind == nullptr) return kNoAllocator;
+    // isEnabled() does not tell of the variable.
+    if (!behind->isEnabled() || std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) return kCachingIsOff;
+    if (behind->raw_deleter() == nullptr) return kNoAllocator;
+    installed = new Allocator(api, behind);
+    native::allocator.store(installed);
+    register_as_cudas(behind);
+    return 0;
+}
+
+}  // namespace
+
+int salus_torch_install(const salus_torch_api* api) {
+    try {
+        return install(*api);
+    } catch (...) {
+        return kFailed;
+    }
+}

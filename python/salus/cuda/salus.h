@@ -1,0 +1,1 @@
+../../../include/salus/salus.h
