@@ -1,0 +1,124 @@
+#include "device/cuda/driver.h"
+
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
+
+namespace salus::device::cuda {
+namespace {
+
+#if __has_include(<cuda.h>)
+
+// Our declarations against those of cuda.h: the same sizes at the same places, and the same values.
+static_assert(sizeof(Status) == sizeof(CUresult) && sizeof(Ordinal) == sizeof(CUdevice));
+static_assert(sizeof(Address) == sizeof(CUdeviceptr) && sizeof(Handle) == sizeof(CUmemGenericAllocationHandle));
+static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(sizeof(Uuid) == sizeof(CUuuid));
+
+static_assert(sizeof(Location) == sizeof(CUmemLocation));
+static_assert(offsetof(Location, type) == offsetof(CUmemLocation, type));
+static_assert(offsetof(Location, id) == offsetof(CUmemLocation, id));
+static_assert(Location{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
+
+using Flags = AllocationProperties::Flags;
+using RealFlags = decltype(CUmemAllocationProp::allocFlags);
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, type) == offsetof(CUmemAllocationProp, type));
+static_assert(offsetof(AllocationProperties, requested_handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, win32_handle_metadata) == offsetof(CUmemAllocationProp, win32HandleMetaData));
+static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
+static_assert(sizeof(Flags) == sizeof(RealFlags));
+static_assert(offsetof(Flags, compression_type) == offsetof(RealFlags, compressionType));
+static_assert(offsetof(Flags, gpu_direct_rdma_capable) == offsetof(RealFlags, gpuDirectRDMACapable));
+static_assert(offsetof(Flags, usage) == offsetof(RealFlags, usage));
+static_assert(AllocationProperties{}.type == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(AllocationProperties{}.requested_handle_types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+static_assert(sizeof(AccessDescription) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(AccessDescription, location) == offsetof(CUmemAccessDesc, location));
+static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(AccessDescription{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+static_assert(kHandleTypeDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+static_assert(kAttributeDescriptorHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+
+// Functions: each parameter as large as the real one, and a pointer where that is one.
+template <typename Ours, typename Real>
+constexpr bool kSameShape = sizeof(Ours) == sizeof(Real) && std::is_pointer_v<Ours> == std::is_pointer_v<Real>;
+template <typename Ours, typename Real>
+struct SameFunction : std::false_type {};
+template <typename... Ours, typename... Real>
+requires(sizeof...(Ours) == sizeof...(Real)) struct SameFunction<Status (*)(Ours...), CUresult (*)(Real...)>
+    : std::bool_constant<(kSameShape<Ours, Real> && ...)> {
+};
+
+struct Symbols {
+#define SALUS_CUDA_SYMBOL(member, symbol, parameters) std::string_view member = symbol;
+    SALUS_CUDA_FUNCTIONS(SALUS_CUDA_SYMBOL)
+#undef SALUS_CUDA_SYMBOL
+};
+
+// cuda.h renames functions to their newest version: the symbol that we look up has to be of the version declared.
+#define SALUS_TEXT_OF(name) #name
+#define SALUS_CUDA_COMPARE(member, function)                                                                         \
+    constexpr bool member##_is_compared = true;                                                                      \
+    static_assert(SameFunction<decltype(Driver::member), decltype(&function)>::value, #member " is not " #function); \
+    static_assert(Symbols{}.member == SALUS_TEXT_OF(function), #member " is looked up under another name")
+SALUS_CUDA_COMPARE(init, cuInit);
+SALUS_CUDA_COMPARE(driver_version, cuDriverGetVersion);
+SALUS_CUDA_COMPARE(error_name, cuGetErrorName);
+SALUS_CUDA_COMPARE(device_count, cuDeviceGetCount);
+SALUS_CUDA_COMPARE(device_get, cuDeviceGet);
+SALUS_CUDA_COMPARE(device_name, cuDeviceGetName);
+SALUS_CUDA_COMPARE(device_uuid, cuDeviceGetUuid);
+SALUS_CUDA_COMPARE(device_total_memory, cuDeviceTotalMem);
+SALUS_CUDA_COMPARE(device_attribute, cuDeviceGetAttribute);
+SALUS_CUDA_COMPARE(retain_primary_context, cuDevicePrimaryCtxRetain);
+SALUS_CUDA_COMPARE(get_current, cuCtxGetCurrent);
+SALUS_CUDA_COMPARE(set_current, cuCtxSetCurrent);
+SALUS_CUDA_COMPARE(memory_granularity, cuMemGetAllocationGranularity);
+SALUS_CUDA_COMPARE(memory_create, cuMemCreate);
+SALUS_CUDA_COMPARE(memory_release, cuMemRelease);
+SALUS_CUDA_COMPARE(memory_export, cuMemExportToShareableHandle);
+SALUS_CUDA_COMPARE(memory_import, cuMemImportFromShareableHandle);
+SALUS_CUDA_COMPARE(address_reserve, cuMemAddressReserve);
+SALUS_CUDA_COMPARE(address_free, cuMemAddressFree);
+SALUS_CUDA_COMPARE(memory_map, cuMemMap);
+SALUS_CUDA_COMPARE(memory_unmap, cuMemUnmap);
+SALUS_CUDA_COMPARE(memory_set_access, cuMemSetAccess);
+SALUS_CUDA_COMPARE(copy_on_device, cuMemcpyDtoDAsync);
+SALUS_CUDA_COMPARE(stream_create, cuStreamCreate);
+SALUS_CUDA_COMPARE(stream_destroy, cuStreamDestroy);
+SALUS_CUDA_COMPARE(stream_synchronize, cuStreamSynchronize);
+SALUS_CUDA_COMPARE(stream_wait_event, cuStreamWaitEvent);
+SALUS_CUDA_COMPARE(stream_is_capturing, cuStreamIsCapturing);
+SALUS_CUDA_COMPARE(event_create, cuEventCreate);
+SALUS_CUDA_COMPARE(event_destroy, cuEventDestroy);
+SALUS_CUDA_COMPARE(event_record, cuEventRecord);
+SALUS_CUDA_COMPARE(event_query, cuEventQuery);
+SALUS_CUDA_COMPARE(event_synchronize, cuEventSynchronize);
+
+#define SALUS_CUDA_IS_COMPARED(member, symbol, parameters) static_assert(member##_is_compared);
+SALUS_CUDA_FUNCTIONS(SALUS_CUDA_IS_COMPARED)
+
+#endif
+
+TEST(Driver, TextOfAUuidIsThatOfNvidiaSmi) {
+    EXPECT_EQ(text_of(Uuid{}), "GPU-00000000-0000-0000-0000-000000000000");
+    EXPECT_EQ(
+        text_of(Uuid{{0x0a, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f, 0x60, 0x71, 0x82, 0x93, 0xa4, 0xb5, 0xc6, 0xd7, 0xe8, 0xff}}),
+        "GPU-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8ff");
+}
+
+}  // namespace
+}  // namespace salus::device::cuda

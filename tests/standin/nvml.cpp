@@ -1,0 +1,68 @@
+// A stand-in for libnvidia-ml.so.1: what the accounting file (SALUS_STANDIN_STATE) says, as the real one would.
+#include <cstdio>
+#include <cstring>
+
+#include "tests/standin/accounting.h"
+
+namespace salus::standin {
+namespace {
+
+constexpr int kSuccess = 0, kInvalidArgument = 2, kNotFound = 6, kInsufficientSize = 7, kMismatchedVersion = 25;
+
+struct Memory2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+struct ProcessInfo {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+// A device is its number and one: null is none.
+void* handle_of(int device) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(device) + 1); }
+int device_of(void* handle) { return static_cast<int>(reinterpret_cast<std::intptr_t>(handle)) - 1; }
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() { return kSuccess; }
+
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
+    for (int device = 0; device < device_count(); ++device) {
+        if (uuid_text(device) == uuid) return *handle = handle_of(device), kSuccess;
+    }
+    return kNotFound;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void* handle, Memory2* memory) {
+    if (!handle) return kInvalidArgument;
+    if (memory->version != (sizeof(Memory2) | 2u << 24)) return kMismatchedVersion;
+    memory->total = total_memory();
+    memory->reserved = 0;
+    memory->used = usage(device_of(handle)).used;
+    memory->free = memory->total - memory->used;
+    return kSuccess;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, ProcessInfo* infos) {
+    if (!handle) return kInvalidArgument;
+    const Usage now = usage(device_of(handle));
+    const unsigned room = *count;
+    *count = static_cast<unsigned>(now.by_process.size());
+    if (*count > room) return kInsufficientSize;
+    for (const auto& [pid, used] : now.by_process) *infos++ = {static_cast<unsigned>(pid), used, ~0u, ~0u};
+    return kSuccess;
+}
+
+int nvmlSystemGetDriverVersion(char* text, unsigned size) {
+    constexpr const char* kVersion = "0.0 (stand-in)";
+    if (size <= std::strlen(kVersion)) return kInsufficientSize;
+    std::snprintf(text, size, "%s", kVersion);
+    return kSuccess;
+}
+
+}  // extern "C"
+
+}  // namespace salus::standin
