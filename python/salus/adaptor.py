@@ -29,6 +29,9 @@ def _torch_is_here(torch):
             if os.environ.get("RANK", "0") == "0":
                 _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
             return
+        if os.environ.get("SALUS_DEVICE") == "cuda":
+            _AdaptorOnGpu(torch).start()
+            return
         # A process that multiprocessing spawned is a DataLoader's worker, more often than not: it is attached when it
         # turns out to be none.
         spawned = "--multiprocessing-fork" in sys.argv or "--multiprocessing-fork" in getattr(sys, "orig_argv", ())
@@ -185,6 +188,45 @@ class _Adaptor:
             return result
 
         distributed.init_process_group = init_process_group
+
+
+class _AdaptorOnGpu(_Adaptor):
+    """Where the service shares a GPU: this process is a client once it uses that, and what it does before is its own affair."""
+
+    def __init__(self, torch):
+        super().__init__(torch, at_once=False)
+
+    def start(self):
+        if not self._torch.version.cuda:
+            _say("the service shares a GPU, and this torch is made without CUDA; the job runs without sharing")
+            return
+        super().start()
+        self.hooks.hook_graphs()
+        # Not before: a driver that was started does not survive the forks of a DataLoader.
+        self._torch.cuda._lazy_call(self._gpu_is_here)
+
+    def _gpu_is_here(self):
+        with self._lock:
+            if self._client is not None or not self.hooks.enabled:
+                return
+            try:
+                self._attach()
+            except Exception as error:
+                _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
+                self.hooks.disable()
+
+    def _attach_late(self):
+        pass
+
+    def _look_at_threads(self):
+        pass  # memory on a GPU is not moved away while its job waits
+
+    def _no_lanes_because(self, client):
+        from . import cuda
+
+        if client.device != "cuda":
+            return "the service does not share a GPU any more"
+        return cuda.install(self._torch, client)
 
 
 # Threads that libraries start and that touch no tensors.

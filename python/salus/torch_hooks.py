@@ -15,7 +15,7 @@ class Hooks:
     def __init__(self, torch, device):
         self._torch = torch
         self._device = device
-        self._script = Script(torch.nn.Module.parameters)
+        self._script = Script(lambda model: model.parameters())
         self.enabled = True
         hooks = self
 
@@ -194,6 +194,33 @@ class Hooks:
         step._salus = True
         optimizer_class.step = step
 
+    # ------------------------------------------------------------------------------------------------------- graphs
+
+    def hook_graphs(self):
+        """A captured CUDA graph that a script replays by itself is a model, as far as we can see."""
+        hooks = self
+        of_thread = self._of_thread
+        graph_class = self._torch.cuda.CUDAGraph
+        original = graph_class.replay
+
+        @functools.wraps(original)
+        def replay(self):
+            if of_thread.inside or not hooks.enabled:
+                return original(self)
+            if not hasattr(self, "_salus_model"):
+                self._salus_model = _GraphAsModel()
+            boundaries = of_thread.boundaries
+            hooks._tell(boundaries.call_begins, self._salus_model, False)
+            failed = True
+            try:
+                result = original(self)
+                failed = False
+            finally:
+                hooks._tell(boundaries.call_ends, failed)
+            return result
+
+        graph_class.replay = replay
+
     # ------------------------------------------------------------------------------------------------------ scalers
 
     def _hook_scalers(self):
@@ -222,6 +249,15 @@ class Hooks:
             return result
 
         scaler.step = step
+
+
+class _GraphAsModel:
+    """What a model needs to have for Boundaries."""
+
+    training = False
+
+    def parameters(self):
+        return ()
 
 
 class _AtEnd:

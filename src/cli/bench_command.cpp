@@ -121,7 +121,9 @@ int run(const Arguments& a) {
 void add_bench_command(CLI::App& program, Action& action) {
     CLI::App* bench = program.add_subcommand("bench", "Run a job file for real: each job's command, or a stand-in");
     auto a = std::make_shared<Arguments>();
-    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; the column command says what to run")->required()->type_name("FILE");
+    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; the column command says what to run")
+        ->required()
+        ->type_name("FILE");
     bench->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")
         ->type_name("NAMES")
         ->capture_default_str();

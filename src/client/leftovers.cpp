@@ -36,7 +36,8 @@ std::vector<device::Range> Leftovers::take(device::Range range) {
 }
 
 bool Leftovers::any_before(std::uint64_t iteration) const {
-    return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& entry) { return entry.second.iteration < iteration; });
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [&](const auto& entry) { return entry.second.iteration < iteration; });
 }
 
 void Leftovers::give_back_before(std::uint64_t iteration) {

@@ -58,12 +58,12 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
 }
 
 // Note [Streams]
-// A device runs what one stream is given in order, and several streams at once. So memory that is free by our books may still
-// be in use by work in flight. Memory is therefore managed for one stream, the home stream: what is freed and taken again there
-// is used again only after. Other streams are turned away, to the framework's own allocator. A block that work on another
-// stream uses, too, or that was taken when another stream was at home, is used again only when a fence shows that all work
-// of its last iteration has ended. An iteration that needs nothing at home, but was turned away elsewhere, moves the home
-// there, at its boundary. Whatever takes memory out of the address space needs the device to have drained.
+// A device runs what one stream is given in order, and several streams at once. So memory that is free by our books may
+// still be in use by work in flight. Memory is therefore managed for one stream, the home stream: what is freed and taken
+// again there is used again only after. Other streams are turned away, to the framework's own allocator. A block that work
+// on another stream uses, too, or that was taken when another stream was at home, is used again only when a fence shows that
+// all work of its last iteration has ended. An iteration that needs nothing at home, but was turned away elsewhere, moves
+// the home there, at its boundary. Whatever takes memory out of the address space needs the device to have drained.
 std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size, bool inside) {
     if (size < kManagedMin) return std::nullopt;
     std::unique_lock lock(mutex_);
@@ -336,7 +336,8 @@ bool Memory::boundary() {
     ++iteration_;
     give_back_leftovers(drain);
     note_held();
-    if (device_.backed() > persistent_.get()) page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);
+    if (device_.backed() > persistent_.get())
+        page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);
     change_home();
     return clean;
 }

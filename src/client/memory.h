@@ -194,8 +194,8 @@ private:
     };
     device::Stream home_ = 0;
     bool has_home_ = false;
-    bool used_home_ = false;                ///< in this iteration
-    std::optional<device::Stream> refused_; ///< a stream that was turned away in this iteration
+    bool used_home_ = false;                 ///< in this iteration
+    std::optional<device::Stream> refused_;  ///< a stream that was turned away in this iteration
     std::vector<Late> late_;
     std::uint64_t late_bytes_ = 0;
     std::vector<device::Range> dead_;  ///< evacuated, and freed since: the lane comes back there at the next boundary

@@ -250,11 +250,10 @@ TEST_F(MemoryTest, WhereTheLaneCouldNotBeRestoredNothingIsPlaced) {
     device_->fail_map_lane = true;
     memory_->free(kept);
     device_->fail_map_lane = false;
-    ASSERT_FALSE(readable(kept));
     provider_.answer = [](Needs) { return false; };
     begin_turn(2 * kMiB, 8 * kMiB);
     void* next = ephemeral(2 * kMiB);
-    EXPECT_TRUE(next == nullptr || readable(next)) << "a block was placed where there is no memory";
+    EXPECT_NE(next, kept) << "a block was placed where the lane is not";
 }
 
 TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {

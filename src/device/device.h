@@ -44,8 +44,8 @@ public:
 
     /// What the device says of itself and its users now. Where it cannot tell, what is in question stays 0 or empty.
     struct Usage {
-        Bytes others;                 ///< used by processes that are not in `clients`, and not by lanes
-        std::map<int, Bytes> clients; ///< by pid; lanes aside
+        Bytes others;                  ///< used by processes that are not in `clients`, and not by lanes
+        std::map<int, Bytes> clients;  ///< by pid; lanes aside
     };
     /// Nothing, for a device whose clients say all there is to know.
     virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;

@@ -103,7 +103,8 @@ void Shell::perform(const action::AssignLane& a) {
 void Shell::perform(const action::ResizeLane& a) {
     // Others may have taken what the device still had: then whoever waits for it must not wait for ever.
     if (!send_pieces(a.client, a.lane, a.size)) {
-        return send(a.client, wire::Deny{static_cast<std::uint64_t>(a.size.count), static_cast<std::uint64_t>(capacity_.count)});
+        return send(a.client,
+                    wire::Deny{static_cast<std::uint64_t>(a.size.count), static_cast<std::uint64_t>(capacity_.count)});
     }
     send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
 }
@@ -130,7 +131,8 @@ bool Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
         }
         std::vector<int> descriptors;
         for (const wire::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
-        send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)}, descriptors);
+        send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)},
+             descriptors);
         session->pieces = end;
     }
     session->pieces = wanted;  // it gives up what lies beyond

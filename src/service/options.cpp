@@ -46,7 +46,8 @@ OptionsParser::OptionsParser(CLI::App& program) {
 Options OptionsParser::finish() const {
     Options options = plain_;
     if (!find_policy(options.policy)) throw CLI::ValidationError("--policy", "there is no policy '" + options.policy + "'");
-    if (options.device != "auto" && options.device != "cuda" && options.device != "host") throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
+    if (options.device != "auto" && options.device != "cuda" && options.device != "host")
+        throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{});
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
     if (paging_ != "on" && paging_ != "off") throw CLI::ValidationError("--paging", "is on or off, not '" + paging_ + "'");

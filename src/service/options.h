@@ -19,10 +19,10 @@ struct Options {
     Bytes capacity;      ///< 0: what the device has
     unsigned lanes = 0;  ///< 0: as many as the policy wants
     bool paging = true;
-    std::string device = "auto";  ///< the GPU if there is one, else the host
+    std::string device = "auto";       ///< the GPU if there is one, else the host
     std::optional<Duration> min_turn;  ///< nothing: as the device needs
-    std::string socket;  ///< empty: the user's
-    std::string state;   ///< directory for trace, logs and history; empty: the user's
+    std::string socket;                ///< empty: the user's
+    std::string state;                 ///< directory for trace, logs and history; empty: the user's
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = seconds(10);

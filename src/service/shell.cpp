@@ -107,7 +107,8 @@ Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
 /// What others leave of the device.
 void Shell::set_capacity() {
     // A device that knows its users counts the orphans among the others.
-    const Bytes left = others_ > Bytes{} ? std::min(capacity_, memory_->capacity() - others_) : capacity_ - held_by(orphans_);
+    const Bytes left =
+        others_ > Bytes{} ? std::min(capacity_, memory_->capacity() - others_) : capacity_ - held_by(orphans_);
     if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
 
@@ -287,7 +288,8 @@ bool Shell::message(Session& session, const wire::Message& message) {
         if (!client || !client->holds()) return true;  // it found room by itself, and is through with that iteration
         session.asks = true;
         look_at_holders();
-        feed(event::Need{id, Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
+        feed(event::Need{id,
+                         Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);

@@ -48,13 +48,13 @@ struct Session {
     std::uint64_t iterations_before = 0;  ///< done under the service before this one
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
-    bool paused = false;        ///< by `salus pause`
-    bool stopped = false;       ///< by a signal or a debugger
-    bool disconnected = false;  ///< its process is, or may be, still there
-    bool asks = false;          ///< a thread of it waits for the answer to a Need
-    LaneId pieces_of = kNoLane; ///< whose memory it has been sent ...
-    std::size_t pieces = 0;     ///< ... so many pieces of
-    Bytes overhead;             ///< what it uses beyond what it manages: its context, the framework's own allocator
+    bool paused = false;         ///< by `salus pause`
+    bool stopped = false;        ///< by a signal or a debugger
+    bool disconnected = false;   ///< its process is, or may be, still there
+    bool asks = false;           ///< a thread of it waits for the answer to a Need
+    LaneId pieces_of = kNoLane;  ///< whose memory it has been sent ...
+    std::size_t pieces = 0;      ///< ... so many pieces of
+    Bytes overhead;              ///< what it uses beyond what it manages: its context, the framework's own allocator
 
     // As far as the engine has been told.
     std::uint64_t iterations_told = 0;

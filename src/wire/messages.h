@@ -179,8 +179,8 @@ struct Answer {
 };
 
 using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces, MapLane,
-                 UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Ended, Command, Answer>;
+    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces,
+                 MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;
 

@@ -171,7 +171,7 @@ TEST(Messages, OfAnotherVersionSaySo) {
     Packet packet = encode(Leave{});
     const std::uint16_t next = kVersion + 1;
     std::memcpy(packet.data() + kVersionAt, &next, sizeof next);
-    EXPECT_EQ(fault_in(packet), "speaks protocol version 2, not 1");
+    EXPECT_EQ(fault_in(packet), "speaks protocol version 3, not 2");
     EXPECT_EQ(version_of(packet), next);
 }
 

@@ -177,7 +177,7 @@ TEST(Socket, APeerOfAnotherVersionIsRecognised) {
     const Received received = receive(pair.there.get());
     EXPECT_EQ(received.kind, Kind::kGarbage);
     EXPECT_TRUE(received.other_version);
-    EXPECT_EQ(received.why, "speaks protocol version 2, not 1");
+    EXPECT_EQ(received.why, "speaks protocol version 3, not 2");
 }
 
 // ----------------------------------------------------------------------------------------------------------- descriptors

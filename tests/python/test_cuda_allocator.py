@@ -112,7 +112,7 @@ class Folder(unittest.TestCase):
         self.compiler("echo object >\"$object\"")
         environment = {
             "CXX": os.path.join(self.folder, "compiler"), "CUDA_HOME": os.path.join(self.folder, "cuda"),
-            "SALUS_STATE": os.path.join(self.folder, "state")}
+            "XDG_CACHE_HOME": os.path.join(self.folder, "state")}
         patch = mock.patch.dict(os.environ, environment)
         patch.start()
         self.addCleanup(patch.stop)
@@ -182,7 +182,7 @@ class Builder(Folder):
     def test_a_compiler_that_fails(self):
         self.compiler("echo 'In file included from x'; echo 'a.h:1: error: no such thing' >&2; echo half >\"$object\"; exit 1")
         self.assertRegex(self.why_not(), "torch 2.11.0 cannot be compiled, .*compiler said: a.h:1: error: no such thing$")
-        self.assertEqual(os.listdir(os.path.join(self.folder, "state", "torch")), ["lock"])
+        self.assertEqual(os.listdir(os.path.join(self.folder, "state", "salus", "torch")), ["lock"])
         self.compiler("exit 3")
         self.assertRegex(self.why_not(), "exit status 3$")
 
@@ -191,7 +191,7 @@ class Builder(Folder):
             self.assertIn("no C++ compiler", self.why_not())
         with mock.patch.object(cuda, "_cuda_headers", side_effect=cuda.Impossible("no\nheaders")):
             self.assertEqual(self.why_not(), "no headers")
-        with mock.patch.dict(os.environ, {"SALUS_STATE": self.file("state/a-file")}):
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": self.file("state/a-file")}):
             self.assertIn("cannot be compiled: ", self.why_not())
         os.unlink(os.path.join(self.folder, "packages/torch/include/c10/cuda/CUDACachingAllocator.h"))
         self.assertIn("torch's headers", self.why_not())

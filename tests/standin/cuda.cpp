@@ -689,6 +689,13 @@ Status event_record(Event event, Stream stream) {
     return kSuccess;
 }
 
+Status exchange_capture_mode(int* mode) {
+    SALUS_STANDIN_ENTER(exchange_capture_mode, kInitialised);
+    thread_local int own = 0;
+    std::swap(own, *mode);
+    return kSuccess;
+}
+
 Status event_query(Event event) {
     SALUS_STANDIN_ENTER(event_query, kContext);
     const auto found = state.events.find(event);

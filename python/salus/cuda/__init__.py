@@ -63,7 +63,7 @@ def install(torch, client, device=0):
 
 def compiled(torch):
     """The path of the compiled object, which is made now if it is not there. Raises Impossible."""
-    folder = os.path.join(_state_folder(), "torch")
+    folder = os.path.join(_cache_folder(), "torch")
     path = os.path.join(folder, _name(torch))
     if os.path.exists(path):
         return path
@@ -81,13 +81,9 @@ def compiled(torch):
     return path
 
 
-def _state_folder():
-    """Where a service of this user keeps its own, too: src/wire/socket.cpp."""
-    named = os.environ.get("SALUS_STATE")
-    if named:
-        return named
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "salus")
+def _cache_folder():
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "salus")
 
 
 def _cxx11_abi(torch):

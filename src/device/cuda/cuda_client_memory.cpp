@@ -23,11 +23,16 @@ using cuda::kSuccess;
 class CudaClientMemory : public ClientMemory {
 public:
     CudaClientMemory(const cuda::Gpu& gpu, cuda::Context context, cuda::Address lane, cuda::Address own, std::uint64_t size)
-        : driver_(*gpu.driver), properties_(cuda::memory_of(gpu.ordinal)), context_(context), lane_(lane), own_(own), size_(size) {
+        : driver_(*gpu.driver),
+          properties_(cuda::memory_of(gpu.ordinal)),
+          context_(context),
+          lane_(lane),
+          own_(own),
+          size_(size) {
         access_.location.id = gpu.ordinal;
     }
     ~CudaClientMemory() override {
-        enter();
+        const Scope scope(*this);
         drop_lane();
         for (auto& [piece, evacuated] : evacuated_) put_away(lane_ + piece * kPiece, kPiece, evacuated.handle);
         for (auto& [piece, backed] : backed_) put_away(own_ + piece * kPrivatePiece, kPrivatePiece, backed.handle);
@@ -46,7 +51,7 @@ public:
     // ---- the lane ----
 
     bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
-        enter();
+        const Scope scope(*this);
         if (first > pieces_.size()) return false;
         forget_pieces(first);
         for (const wire::Descriptor& descriptor : pieces) {
@@ -60,7 +65,7 @@ public:
     }
 
     bool resize_lane(std::uint64_t size) override {
-        enter();
+        const Scope scope(*this);
         const std::size_t wanted = (size + kPiece - 1) / kPiece;
         if (wanted > pieces_.size() || size > size_) return false;
         while (mapped_ > wanted) {
@@ -87,7 +92,7 @@ public:
     }
 
     bool make_private(Range range) override {
-        enter();
+        const Scope scope(*this);
         const std::uint64_t last = (range.offset + range.size - 1) / kPiece;
         for (std::uint64_t piece = range.offset / kPiece; piece <= last; ++piece) {
             auto found = evacuated_.find(piece);
@@ -105,14 +110,14 @@ public:
     }
 
     bool restore_lane(Range range) override {
-        enter();
+        const Scope scope(*this);
         return release_evacuated(range.offset / kPiece, (range.offset + range.size - 1) / kPiece);
     }
 
     // ---- private memory ----
 
     bool back_private(Range range) override {
-        enter();
+        const Scope scope(*this);
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
             const std::uint64_t piece = at / kPrivatePiece;
             const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
@@ -132,7 +137,7 @@ public:
     }
 
     void discard_private(Range range) override {
-        enter();
+        const Scope scope(*this);
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
             const std::uint64_t piece = at / kPrivatePiece;
             const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
@@ -161,13 +166,13 @@ public:
     void uses(Stream stream) override { used_.insert(stream); }
 
     void order(Stream first, Stream second) override {
-        enter();
+        const Scope scope(*this);
         if (captures(first) || captures(second)) return;
         if (cuda::Event event = record(first)) driver_.stream_wait_event(stream_of(second), event, 0);
     }
 
     void fence() override {
-        enter();
+        const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
         marked_.clear();
         for (const Stream stream : std::exchange(used_, {})) {
@@ -177,13 +182,13 @@ public:
     }
 
     bool passed() override {
-        enter();
+        const Scope scope(*this);
         return std::all_of(marked_.begin(), marked_.end(),
                            [&](cuda::Event event) { return driver_.event_query(event) != cuda::kNotReady; });
     }
 
     void drain() override {
-        enter();
+        const Scope scope(*this);
         std::unique_lock lock(marks_mutex_);  // the helper drains without the memory lock
         const std::vector<cuda::Event> marked = marked_;
         lock.unlock();
@@ -204,11 +209,23 @@ private:
         std::uint64_t bytes;  ///< that are wanted
     };
 
-    /// The calling thread has the context. Threads of the framework do anyway; the helper, and others, may not.
-    void enter() const {
-        cuda::Context current = nullptr;
-        if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(context_);
-    }
+    /// While it lives the calling thread has the context (the framework's threads do anyway, the helper may not), and may
+    /// call what else would spoil a graph that is being captured, here or in another thread.
+    class Scope {
+    public:
+        explicit Scope(const CudaClientMemory& memory) : driver_(memory.driver_) {
+            cuda::Context current = nullptr;
+            if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(memory.context_);
+            driver_.exchange_capture_mode(&mode_);
+        }
+        ~Scope() { driver_.exchange_capture_mode(&mode_); }
+        Scope(const Scope&) = delete;
+        Scope& operator=(const Scope&) = delete;
+
+    private:
+        const cuda::Driver& driver_;
+        int mode_ = cuda::kCaptureModeRelaxed;
+    };
 
     static cuda::Stream stream_of(Stream stream) { return reinterpret_cast<cuda::Stream>(stream); }
 
@@ -224,8 +241,7 @@ private:
     }
 
     bool set_access(std::size_t from, std::size_t to) const {
-        return from >= to ||
-               driver_.memory_set_access(lane_ + from * kPiece, (to - from) * kPiece, &access_, 1) == kSuccess;
+        return from >= to || driver_.memory_set_access(lane_ + from * kPiece, (to - from) * kPiece, &access_, 1) == kSuccess;
     }
 
     void unmap_lane(std::size_t piece) const { driver_.memory_unmap(lane_ + piece * kPiece, kPiece); }

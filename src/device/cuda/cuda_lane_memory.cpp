@@ -59,7 +59,8 @@ public:
     void trim(LaneId lane, Bytes size) override {
         const auto found = lanes_.find(lane);
         if (found == lanes_.end()) return;
-        for (; found->second.size() > pieces_for(size); found->second.pop_back()) driver_.memory_release(found->second.back());
+        for (; found->second.size() > pieces_for(size); found->second.pop_back())
+            driver_.memory_release(found->second.back());
     }
 
     void release(LaneId lane) override {

@@ -51,6 +51,7 @@ inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kAttributeVirtualMemory = 102;      ///< virtual memory management is supported
 inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory can be passed on as descriptors
 
@@ -89,6 +90,7 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(stream_synchronize, "cuStreamSynchronize", (Stream stream))                                                           \
     X(stream_wait_event, "cuStreamWaitEvent", (Stream stream, Event event, unsigned flags))                                 \
     X(stream_is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                                             \
+    X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                              \
     X(event_create, "cuEventCreate", (Event * event, unsigned flags))                                                       \
     X(event_destroy, "cuEventDestroy_v2", (Event event))                                                                    \
     X(event_record, "cuEventRecord", (Event event, Stream stream))                                                          \

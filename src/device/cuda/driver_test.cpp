@@ -102,6 +102,7 @@ SALUS_CUDA_COMPARE(stream_destroy, cuStreamDestroy);
 SALUS_CUDA_COMPARE(stream_synchronize, cuStreamSynchronize);
 SALUS_CUDA_COMPARE(stream_wait_event, cuStreamWaitEvent);
 SALUS_CUDA_COMPARE(stream_is_capturing, cuStreamIsCapturing);
+SALUS_CUDA_COMPARE(exchange_capture_mode, cuThreadExchangeStreamCaptureMode);
 SALUS_CUDA_COMPARE(event_create, cuEventCreate);
 SALUS_CUDA_COMPARE(event_destroy, cuEventDestroy);
 SALUS_CUDA_COMPARE(event_record, cuEventRecord);
