@@ -1,5 +1,7 @@
 #include "service/options.h"
 
+#include <optional>
+
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
@@ -14,6 +16,13 @@ Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
     const auto size = parse_bytes(text);
     if (!size) throw CLI::ValidationError(option, "'" + text + "' is not a size, such as 16GiB");
     return *size;
+}
+
+std::optional<MpsMode> mps_mode_from(const std::string& name) {
+    if (name == "auto") return MpsMode::kAuto;
+    if (name == "on") return MpsMode::kOn;
+    if (name == "off") return MpsMode::kOff;
+    return std::nullopt;
 }
 
 }  // namespace
@@ -31,6 +40,8 @@ OptionsParser::OptionsParser(CLI::App& program) {
     program.add_option("--paging", paging_, "on or off: move the memory of waiting jobs out for others")
         ->capture_default_str();
     program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")->capture_default_str();
+    program.add_option("--mps", mps_, "auto, on or off: run NVIDIA's MPS, without which lanes take turns on a GPU")
+        ->capture_default_str();
     program.add_option("--min-turn-ms", min_turn_ms_,
                        "how long a turn lasts at least, priority aside (default: by what a switch costs)");
     program.add_option("--rehome-after-s", rehome_after_s_, "when a stopped job has held its lane so long, others move")
@@ -54,6 +65,9 @@ Options OptionsParser::finish() const {
     options.paging = paging_ == "on";
     if (users_ != "own" && users_ != "all") throw CLI::ValidationError("--users", "is own or all, not '" + users_ + "'");
     options.all_users = users_ == "all";
+    const auto mps = mps_mode_from(mps_);
+    if (!mps) throw CLI::ValidationError("--mps", "is auto, on or off, not '" + mps_ + "'");
+    options.mps = *mps;
     const auto level = log_level_from(log_level_);
     if (!level) throw CLI::ValidationError("--log-level", "is error, warning, info or debug, not '" + log_level_ + "'");
     options.log_level = *level;

@@ -14,12 +14,16 @@ class App;
 
 namespace salus::service {
 
+/// Whether jobs reach the device through NVIDIA's MPS. kAuto: if lanes are to run at once.
+enum class MpsMode { kAuto, kOn, kOff };
+
 struct Options {
     std::string policy = "fair";
     Bytes capacity;      ///< 0: what the device has
     unsigned lanes = 0;  ///< 0: as many as the policy wants
     bool paging = true;
-    std::string device = "auto";       ///< the GPU if there is one, else the host
+    std::string device = "auto";  ///< the GPU if there is one, else the host
+    MpsMode mps = MpsMode::kAuto;
     std::optional<Duration> min_turn;  ///< nothing: as the device needs
     std::string socket;                ///< empty: the user's
     std::string state;                 ///< directory for trace, logs and history; empty: the user's
@@ -41,6 +45,7 @@ private:
     std::string capacity_;
     std::string trace_limit_;
     std::string paging_ = "on";
+    std::string mps_ = "auto";
     std::string log_level_ = "info";
     std::string users_ = "own";
     std::optional<double> min_turn_ms_;

@@ -25,9 +25,9 @@ namespace fs = std::filesystem;
 /// All of it, so that nothing is forgotten when two are compared.
 std::string shown(const Options& o) {
     return fmt::format(
-        "policy={} capacity={} lanes={} paging={} device={} min_turn={} socket={} state={} log_level={} trace_limit={} "
-        "rehome_after={} all_users={}",
-        o.policy, o.capacity.count, o.lanes, o.paging, o.device, o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state,
+        "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
+        "trace_limit={} rehome_after={} all_users={}",
+        o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps), o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state,
         static_cast<int>(o.log_level), o.trace_limit.count, o.rehome_after.ns, o.all_users);
 }
 
@@ -96,6 +96,7 @@ const std::vector<Row> kRows = {
     {"lanes", "4", "4", "lanes=4"},
     {"paging", "off", "\"off\"", "paging=false"},
     {"device", "host", "\"host\"", "device=host"},
+    {"mps", "on", "\"on\"", "mps=1"},
     {"min-turn-ms", "2.5", "2.5", "min_turn=2500000"},
     {"rehome-after-s", "0.25", "0.25", "rehome_after=250000000"},
     {"socket", "/tmp/a b/socket", "\"/tmp/a b/socket\"", "socket=/tmp/a b/socket"},
@@ -124,6 +125,14 @@ TEST_F(ServiceOptionsTest, TheFileAndTheCommandLineHaveTheSameNames) {
         EXPECT_EQ(parse({"--" + row.name + "=" + row.argument}).text(), given);
         EXPECT_EQ(parse_file(row.name + " = " + row.toml + "\n").text(), given) << row.name;
     }
+}
+
+TEST_F(ServiceOptionsTest, MpsHasThreeModes) {
+    EXPECT_EQ(parse({}).options.mps, MpsMode::kAuto);
+    EXPECT_EQ(parse({"--mps", "auto"}).options.mps, MpsMode::kAuto);
+    EXPECT_EQ(parse({"--mps", "on"}).options.mps, MpsMode::kOn);
+    EXPECT_EQ(parse({"--mps", "off"}).options.mps, MpsMode::kOff);
+    EXPECT_EQ(parse({"--mps", "maybe"}).error, "--mps: is auto, on or off, not 'maybe'");
 }
 
 TEST_F(ServiceOptionsTest, TheRowsAboveAreAllThereIs) {
@@ -189,6 +198,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"lanes", {"-1", "two", "1.5", "99999999999999999999"}},
         {"paging", {"maybe", "yes", "true", "ON"}},
         {"device", {"gpu", "Host", ""}},
+        {"mps", {"maybe", "", "yes", "1", "Auto"}},
         {"min-turn-ms", {"-1", "60001", "nan", "inf", "soon"}},
         {"rehome-after-s", {"-0.5", "86401", "nan", "never"}},
         {"log-level", {"verbose", "3"}},

@@ -87,6 +87,7 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     if (!memory) return Error{memory.error()};
     std::unique_ptr<Server> server(new Server(options, std::move(lock), std::move(memory).value()));
     server->made_directory_ = made.value();
+    server->start_mps();
     const Result<bool> listening = server->listen();
     if (!listening) return Error{listening.error()};
     return server;
@@ -133,10 +134,33 @@ Result<bool> Server::listen() {
     signals_ = wire::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
     listener_ = std::move(socket);
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
-        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN)) {
+        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN) || (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))) {
         return Error{std::string("epoll: ") + std::strerror(errno)};
     }
     return true;
+}
+
+void Server::start_mps() {
+    const Policy& policy = shell_->engine().policy();
+    const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
+    const bool is_gpu = shell_->memory().name() == "cuda";
+    if (!wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu)) return;
+    Result<std::unique_ptr<Mps>> started = Mps::start(options_.state + "/mps", shell_->memory().identity());
+    if (!started) return log(LogLevel::kWarning, "no MPS: {}; lanes take turns on the GPU", started.error());
+    mps_ = std::move(started).value();
+    log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
+}
+
+/// Jobs that use it lose the device, and those that come now are better off without.
+void Server::mps_is_gone() {
+    log(LogLevel::kError, "MPS is gone: {}; jobs from here on take turns on the GPU without it", mps_->why_gone());
+    mps_.reset();
+}
+
+bool Server::may_join_mps() const {
+    if (!mps_) return false;
+    const auto joined = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
+    return joined < Mps::kClientsMax;
 }
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
@@ -186,6 +210,7 @@ void Server::step(Instant limit) {
             case Watch::kListener: accept_all(); break;
             case Watch::kSignals: stopping_ = true; break;
             case Watch::kProcess: forget_process(id); break;
+            case Watch::kMps: mps_is_gone(); break;
             case Watch::kConnection:
                 if (const auto found = connections_.find(id); found != connections_.end()) read_from(found->second);
                 break;
@@ -322,6 +347,11 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     running.job = job.id;
     running.device = wire::Text<16>(shell_->memory().name());
     running.gpu = wire::Text<64>(shell_->memory().identity());
+    job.joins_mps = job.joins_mps || may_join_mps();
+    if (mps_ && !job.joins_mps) {
+        log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name, Mps::kClientsMax);
+    }
+    if (mps_ && job.joins_mps) running.mps = wire::Text<128>(mps_->directory());
     return wire::send(connection.socket.get(), running);
 }
 

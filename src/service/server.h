@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
+#include "service/mps.h"
 #include "service/options.h"
 #include "service/run_history.h"
 #include "service/shell.h"
@@ -28,6 +29,7 @@ struct Job {
 
     history::CommandKeys keys;
     std::string command;
+    bool joins_mps = false;
     history::Figures past;  ///< what earlier runs showed
     history::Figures gone;  ///< what those of its clients showed that have left
 };
@@ -50,7 +52,7 @@ public:
     const Shell& shell() const { return *shell_; }
 
 private:
-    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess };
+    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps };
     struct Connection {
         std::uint32_t id = 0;
         wire::Descriptor socket;  ///< a client's is its session's
@@ -60,6 +62,9 @@ private:
     };
 
     Server(const Options& options, wire::Descriptor lock, std::unique_ptr<device::LaneMemory> memory);
+    void start_mps();
+    void mps_is_gone();
+    bool may_join_mps() const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void accept_all();
@@ -97,6 +102,7 @@ private:
     wire::Descriptor epoll_;
     wire::Descriptor listener_;
     wire::Descriptor signals_;
+    std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
     std::map<std::uint32_t, Connection> connections_;
     std::map<std::uint32_t, Job> jobs_;
     std::unordered_map<std::uint32_t, ClientId> attached_;  ///< by connection, which may be closed by now

@@ -1,0 +1,299 @@
+#include "service/mps.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "service/log.h"
+#include "service/process.h"
+
+namespace salus::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kProgram = "nvidia-cuda-mps-control";
+constexpr std::string_view kLongestSocket = "/control_privileged";
+constexpr std::string_view kPidFile = "nvidia-cuda-mps-control.pid";
+/// Of the daemon; what else it makes are sockets and pipes.
+constexpr std::array<std::string_view, 5> kFiles = {"control", "control_lock", "control_privileged", "log", kPidFile};
+constexpr Duration kLook = milliseconds(10);
+
+/// Empty if there is none.
+std::string find_program() {
+    const char* path = std::getenv("PATH");
+    std::string_view left = path ? path : "";
+    std::vector<std::string> directories;
+    while (!left.empty()) {
+        const std::size_t end = std::min(left.find(':'), left.size());
+        directories.emplace_back(left.substr(0, end));
+        left.remove_prefix(std::min(end + 1, left.size()));
+    }
+    directories.insert(directories.end(), {"/usr/bin", "/usr/local/nvidia/bin"});
+    for (const std::string& directory : directories) {
+        std::string program = directory + "/" + kProgram;
+        if (directory.starts_with('/') && ::access(program.c_str(), X_OK) == 0) return program;
+    }
+    return "";
+}
+
+/// A killed service may hold its lock for a moment longer.
+bool take_lock(int directory) {
+    for (int tries = 0; tries < 200; ++tries) {
+        if (::flock(directory, LOCK_EX | LOCK_NB) == 0) return true;
+        ::poll(nullptr, 0, 10);
+    }
+    return false;
+}
+
+/// Made if need be, closed to others, and locked.
+Result<wire::Descriptor> take_directory(const std::string& path) {
+    std::error_code error;
+    fs::create_directories(fs::path(path).parent_path(), error);
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
+    wire::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!directory || ::fstat(directory.get(), &status) != 0) return Error{path + ": " + std::strerror(errno)};
+    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
+    if (::fchmod(directory.get(), 0700) != 0) return Error{path + ": " + std::strerror(errno)};
+    if (!take_lock(directory.get())) return Error{"another service runs MPS in " + path};
+    return directory;
+}
+
+/// What a daemon makes, except for its logs.
+void clear(const std::string& directory) {
+    std::error_code error;
+    std::vector<fs::path> made;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+        const fs::file_type type = entry.symlink_status(error).type();
+        const bool named = std::ranges::count(kFiles, entry.path().filename().string()) > 0;
+        if (named || type == fs::file_type::socket || type == fs::file_type::fifo) made.push_back(entry.path());
+    }
+    for (const fs::path& path : made) fs::remove(path, error);
+}
+
+bool gone_within(int pidfd, Duration limit) {
+    pollfd watched{pidfd, POLLIN, 0};
+    return ::poll(&watched, 1, static_cast<int>(limit.ns / 1'000'000)) == 1;
+}
+
+/// As the process was started.
+bool has_variable(int pid, const std::string& variable) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+    for (std::string entry; std::getline(file, entry, '\0');) {
+        if (entry == variable) return true;
+    }
+    return false;
+}
+
+std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRECTORY=" + directory; }
+
+/// A daemon whose service was killed takes a while to end, and would then remove the pipes of the next.
+void end_predecessor(const std::string& directory, Duration patience) {
+    int pid = 0;
+    std::ifstream(fs::path(directory) / kPidFile) >> pid;
+    if (pid <= 0) return;
+    const wire::Descriptor pidfd = open_pidfd(pid);
+    // The number may be another's by now; what the descriptor stands for cannot change any more.
+    if (!pidfd || !has_variable(pid, pipes_are(directory))) return;
+    send_signal(pidfd.get(), SIGTERM);
+    if (gone_within(pidfd.get(), patience)) return;
+    send_signal(pidfd.get(), SIGKILL);
+    gone_within(pidfd.get(), patience);
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& ours) {
+    std::vector<std::string> all = ours;
+    for (char** entry = environ; *entry; ++entry) {
+        const std::string_view theirs = *entry;
+        const std::string_view name = theirs.substr(0, theirs.find('='));
+        const bool replaced = std::ranges::any_of(
+            ours, [&](std::string_view own) { return own.starts_with(name) && own.substr(name.size()).starts_with('='); });
+        if (!replaced) all.emplace_back(theirs);
+    }
+    return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return pointers;
+}
+
+/// In a session of its own, so that what a terminal sends does not reach it; ends with the thread that called.
+pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, int input, int output) {
+    const std::vector<char*> arguments = pointers_to(command);
+    const std::vector<char*> variables = pointers_to(environment);
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    // From here on only what is safe after a fork of a process with threads, which the CUDA driver starts.
+    ::setsid();
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(127);  // it ended before it could matter
+    sigset_t none;                            // the service blocks SIGTERM, which would be passed on
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (const int signal : {SIGTERM, SIGINT, SIGPIPE}) ::signal(signal, SIG_DFL);
+    ::dup2(input, STDIN_FILENO);
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
+    ::close_range(3, ~0u, 0);
+    ::execve(arguments[0], arguments.data(), variables.data());
+    constexpr std::string_view sorry = "it cannot be executed\n";
+    static_cast<void>(!::write(STDERR_FILENO, sorry.data(), sorry.size()));
+    ::_exit(127);
+}
+
+std::string last_line_of(const std::string& path) {
+    std::ifstream file(path);
+    std::string last;
+    for (std::string line; std::getline(file, line);) {
+        if (!line.empty()) last = line;
+    }
+    return last;
+}
+
+}  // namespace
+
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda) {
+    if (!cuda || mode == MpsMode::kOff) return false;
+    if (mode == MpsMode::kOn) return true;
+    return (lanes_option != 0 ? lanes_option : lanes_the_policy_wants) > 1;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- start
+
+Mps::Mps(std::string logs, wire::Descriptor lock, MpsPatience patience)
+    : logs_(std::move(logs)), pipes_(logs_), lock_(std::move(lock)), patience_(patience) {}
+
+Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
+    // Clients have working directories of their own.
+    const std::string path = fs::absolute(directory).lexically_normal().string();
+    Result<wire::Descriptor> lock = take_directory(path);
+    if (!lock) return Error{lock.error()};
+    std::unique_ptr<Mps> mps(new Mps(path, std::move(lock).value(), patience));
+    mps->program_ = find_program();
+    if (mps->program_.empty()) return Error{std::string("MPS cannot be started: there is no ") + kProgram};
+    if (path.size() + kLongestSocket.size() >= sizeof(sockaddr_un::sun_path)) {
+        char name[] = "/tmp/salus-mps-XXXXXX";
+        if (!::mkdtemp(name)) return Error{std::string("/tmp: ") + std::strerror(errno)};
+        mps->pipes_ = name;
+        mps->made_pipes_ = true;
+    }
+    const Result<bool> launched = mps->launch(gpu_uuid);
+    if (!launched) return Error{launched.error()};
+    const Result<bool> ready = mps->wait_until_ready();
+    if (!ready) return Error{ready.error()};
+    return mps;
+}
+
+Result<bool> Mps::launch(const std::string& gpu_uuid) {
+    end_predecessor(pipes_, patience_.terminate);
+    clear(pipes_);
+    const wire::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    if (!nothing || !out) return Error{output() + ": " + std::strerror(errno)};
+    environment_ =
+        environment_with({pipes_are(pipes_), "CUDA_MPS_LOG_DIRECTORY=" + logs_, "CUDA_VISIBLE_DEVICES=" + gpu_uuid});
+    pid_ = spawn({program_, "-f"}, environment_, nothing.get(), out.get());
+    if (pid_ < 0) return Error{std::string("fork: ") + std::strerror(errno)};
+    pidfd_ = open_pidfd(pid_);  // not reaped yet, so the number is still its own
+    if (!pidfd_) return Error{std::string("pidfd_open: ") + std::strerror(errno)};
+    return true;
+}
+
+Result<bool> Mps::wait_until_ready() {
+    const std::string control = pipes_ + "/control";
+    for (Duration waited; waited < patience_.start; waited += kLook) {
+        if (gone_within(pidfd_.get(), kLook)) return Error{why_gone()};
+        if (::access(control.c_str(), F_OK) == 0) return true;
+    }
+    const std::string said = last_line_of(output());
+    return Error{"MPS does not come up: " + (said.empty() ? "see " + logs_ + "/control.log" : said)};
+}
+
+// ------------------------------------------------------------------------------------------------------------------ end
+
+std::string Mps::why_gone() const {
+    if (pid_ < 0) return "MPS was stopped";
+    siginfo_t end{};  // stays zero while it runs
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return "";
+    const std::string said = last_line_of(output());
+    return fmt::format("MPS {} {}{}{}", end.si_code == CLD_EXITED ? "ended with status" : "was ended by signal",
+                       end.si_status, said.empty() ? "" : ": ", said);
+}
+
+void Mps::stop() {
+    if (pid_ > 0) {
+        if (!ends_when_asked()) {
+            ::kill(-pid_, SIGKILL);  // its session, which has its server; not reaped yet, so the number is still its own
+            ::kill(pid_, SIGKILL);
+        }
+        ::waitpid(pid_, nullptr, 0);
+        pid_ = -1;
+        pidfd_.reset();
+        clear(pipes_);
+    }
+    std::error_code error;
+    if (std::exchange(made_pipes_, false)) fs::remove_all(pipes_, error);
+    lock_.reset();
+}
+
+/// Then its server has ended, too. False if it is to be killed, or was.
+bool Mps::ends_when_asked() {
+    if (!pidfd_ || gone_within(pidfd_.get(), Duration{})) return false;
+    if (quits()) return true;
+    send_signal(pidfd_.get(), SIGTERM);
+    if (gone_within(pidfd_.get(), patience_.terminate)) return true;
+    log(LogLevel::kWarning, "MPS does not end when asked to and is killed");
+    return false;
+}
+
+/// The same program, without arguments, passes on commands.
+bool Mps::quits() {
+    int ends[2] = {-1, -1};
+    if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;  // it never came up
+    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+    const wire::Descriptor input(ends[0]);
+    wire::Descriptor command(ends[1]);
+    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    constexpr std::string_view quit = "quit\n";  // a pipe holds that much
+    if (!out || ::write(command.get(), quit.data(), quit.size()) != static_cast<ssize_t>(quit.size())) return false;
+    command.reset();
+    const pid_t messenger = spawn({program_}, environment_, input.get(), out.get());
+    if (messenger < 0) return false;
+    bool gone = false;
+    bool told = true;
+    for (Duration waited; !gone && told && waited < patience_.quit; waited += kLook) {
+        gone = gone_within(pidfd_.get(), kLook);
+        siginfo_t end{};
+        ::waitid(P_PID, static_cast<id_t>(messenger), &end, WEXITED | WNOHANG | WNOWAIT);
+        told = end.si_pid == 0 || end.si_status == 0;
+    }
+    ::kill(messenger, SIGKILL);
+    ::waitpid(messenger, nullptr, 0);
+    return gone;
+}
+
+}  // namespace salus::service

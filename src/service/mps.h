@@ -1,0 +1,72 @@
+// NVIDIA's MPS, run by the service: through it, kernels of several processes run on the device at the same time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "service/options.h"
+#include "wire/socket.h"
+
+namespace salus::service {
+
+/// Under MPS a fault of one client reaches all, so it is left off unless lanes are to run at once. Without CUDA there is
+/// none. `lanes_option`: as in Options, 0 leaves it to the policy.
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda);
+
+/// How long the daemon may take.
+struct MpsPatience {
+    Duration start = seconds(5);
+    Duration quit = seconds(3);       ///< from "quit" to its end; then SIGTERM
+    Duration terminate = seconds(3);  ///< from SIGTERM to its end; then SIGKILL
+};
+
+/// The control daemon, a child of this process; it starts a server when the first client comes.
+/// Thread: start() by one that lives as long as the service, for the daemon ends with it.
+class Mps {
+public:
+    static constexpr int kClientsMax = 48;  ///< of one MPS server, as NVIDIA has it
+
+    /// Returns when clients can connect. `directory` is made if need be, and is the service's alone: for pipes and logs, and
+    /// a daemon that an earlier service has left in it is ended first.
+    static Result<std::unique_ptr<Mps>> start(const std::string& directory, const std::string& gpu_uuid,
+                                              MpsPatience patience = {});
+    ~Mps() { stop(); }
+    Mps(const Mps&) = delete;
+    Mps& operator=(const Mps&) = delete;
+
+    /// What clients put into CUDA_MPS_PIPE_DIRECTORY. Not the one given to start() if that was too long for a socket.
+    const std::string& directory() const { return pipes_; }
+
+    /// Readable when the daemon is gone; -1 after stop().
+    int pidfd() const { return pidfd_.get(); }
+    /// One line; empty while it runs.
+    std::string why_gone() const;
+
+    /// Afterwards nothing of it runs; clients that are still connected lose the device. Logs and control.out stay.
+    void stop();
+
+private:
+    Mps(std::string logs, wire::Descriptor lock, MpsPatience patience);
+    Result<bool> launch(const std::string& gpu_uuid);
+    Result<bool> wait_until_ready();
+    bool ends_when_asked();
+    bool quits();
+    std::string output() const { return logs_ + "/control.out"; }
+
+    std::string logs_;
+    std::string pipes_;
+    bool made_pipes_ = false;  ///< in /tmp, to be removed
+    wire::Descriptor lock_;    ///< on the directory of the logs
+    MpsPatience patience_;
+    std::string program_;
+    std::vector<std::string> environment_;
+    pid_t pid_ = -1;
+    wire::Descriptor pidfd_;
+};
+
+}  // namespace salus::service
