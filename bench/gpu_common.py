@@ -1,5 +1,6 @@
 """What bench/gpu and scripts/test-gpu share: a service of their own, an MPS daemon of their own, jobs with time limits."""
 
+import atexit
 import json
 import os
 import re
@@ -42,7 +43,9 @@ def eventually(condition, seconds, every=0.1):
 
 
 class Job:
-    """A process with its output in files. It leads a session of its own, so that all of it can be ended."""
+    """A process with its output in files, in a group of its own, so that all of it can be ended; at our end it is."""
+
+    _all = []
 
     def __init__(self, command, environment, place, name):
         self.name = name
@@ -52,7 +55,8 @@ class Job:
         self.timed_out = False
         with open(self.path + ".out", "w") as out, open(self.path + ".err", "w") as err:
             self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=out,
-                                             stderr=err, start_new_session=True)
+                                             stderr=err, process_group=0)
+        Job._all.append(self)
 
     out = property(lambda self: text_of(self.path + ".out"))
     err = property(lambda self: text_of(self.path + ".err"))
@@ -97,6 +101,17 @@ class Job:
             return "timed out"
         lines = [line for line in self.err.strip().splitlines() if not line.startswith("salus: ")]
         return (lines[-1] if lines else "no word of it")[:160]
+
+
+    @classmethod
+    def end_all(cls):
+        for job in cls._all:
+            if job.status() is None:
+                job.kill()
+
+
+atexit.register(Job.end_all)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored, and jobs would inherit that
 
 
 def wait_for_all(jobs, seconds):
