@@ -3,6 +3,7 @@
 #   make demo     PyTorch scripts (or stand-ins) share this machine, for real; draws who ran when
 #   make test     build and run all tests
 #   make build    build/bin/salus
+#   make test-gpu PyTorch scripts on this machine's GPU, natively and under Salus
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, formatting
@@ -18,7 +19,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
-.PHONY: build test demo bench format check clean setup torch torch-all
+.PHONY: build test test-gpu demo bench format check clean setup torch torch-all
 
 setup:
 	@scripts/setup
@@ -43,6 +44,10 @@ test: build torch-all
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..60000
+
+# Not part of `make test`: it needs a GPU, and a PyTorch for it as python3.
+test-gpu: build
+	@python3 scripts/test-gpu
 
 demo: build torch
 	@scripts/demo

@@ -1,0 +1,126 @@
+"""An ordinary training, which knows nothing about Salus and prints at its end what bench/gpu wants to know, as JSON.
+
+    train.py MODEL --iterations 100                    so many
+    train.py MODEL --warmup 30 --blocks 5 --block 20   timed: some, then blocks of iterations, synchronized at their ends
+    train.py MODEL --until FILE --ready FILE2          until there is FILE; FILE2 is made when it is warm
+
+`ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+
+import torch
+
+from models import MODELS
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--iterations", type=int, default=0)
+    parser.add_argument("--warmup", type=int, default=30)
+    parser.add_argument("--blocks", type=int, default=0)
+    parser.add_argument("--block", type=int, default=20)
+    parser.add_argument("--until", metavar="FILE")
+    parser.add_argument("--ready", metavar="FILE")
+    parser.add_argument("--deterministic", action="store_true")
+    return parser.parse_args()
+
+
+class Clock:
+    """When things ended on the device, told afterwards."""
+
+    def __init__(self, device):
+        self._cuda = device == "cuda"
+        self._marks = []
+        self.wait()
+        self._start_s = time.monotonic()
+        self._start = self._mark()
+
+    def _mark(self):
+        if not self._cuda:
+            return time.monotonic()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def mark(self):
+        self._marks.append(self._mark())
+
+    def wait(self):
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.monotonic()
+
+    def times(self):
+        self.wait()
+        if not self._cuda:
+            return self._marks
+        return [self._start_s + self._start.elapsed_time(mark) / 1000 for mark in self._marks]
+
+
+def digest_of(model):
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def main():
+    args = arguments()
+    torch.manual_seed(args.seed)
+    if args.deterministic:  # what has no such algorithm warns; whether runs are alike is checked
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.deterministic = True
+    model, inputs, targets, loss_of = MODELS[args.model](args.batch, args.tiny)
+    model, inputs, targets = model.to(args.device), inputs.to(args.device), targets.to(args.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def iteration():
+        loss = loss_of(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    result = {"model": args.model}
+    clock = Clock(args.device)
+    if args.until:
+        for _ in range(args.warmup):
+            iteration()
+        clock.wait()
+        open(args.ready, "w").close()
+        while not os.path.exists(args.until):
+            iteration()
+            clock.mark()
+        result["ends"] = clock.times()
+    elif args.blocks:
+        for _ in range(args.warmup):
+            iteration()
+        result["block_ms"] = []
+        for _ in range(args.blocks):
+            begin = clock.wait()
+            for _ in range(args.block):
+                iteration()
+            result["block_ms"].append((clock.wait() - begin) / args.block * 1000)
+    else:
+        for number in range(args.iterations):
+            loss = iteration()
+            if number == 0:
+                first = loss.item()
+        result.update(first_loss=first, last_loss=loss.item(), weights=digest_of(model))
+    if args.device == "cuda":
+        result["peak_mib"] = torch.cuda.max_memory_allocated() >> 20
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
