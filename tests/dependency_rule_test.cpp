@@ -28,7 +28,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"library", {"base", "wire", "client", "interpose", "salus"}},
     {"service", {"base", "core", "policies", "wire", "device", "history"}},
     {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire", "history"}},
+    {"cli", {"base", "core", "policies", "sim", "wire", "device", "history"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 

@@ -15,7 +15,10 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/job_environment.h"
 #include "cli/service_link.h"
+#include "device/cuda/gpu.h"
+#include "device/cuda/nvml.h"
 
 namespace salus::cli {
 namespace {
@@ -68,11 +71,58 @@ Finding paging() {
     return {"paging", true, format_bytes({static_cast<std::int64_t>(space.available)}) + " free in /var/tmp"};
 }
 
-Finding gpu() {
-    const bool driver = std::filesystem::exists("/dev/nvidia0");
-    return {
-        "GPU", true,
-        driver ? "there is one, but this version shares host memory only" : "none: jobs share host memory and processors"};
+/// Where the shell would find it; empty: nowhere.
+std::string program_in_path(const std::string& name) {
+    const char* path = std::getenv("PATH");
+    for (const std::string_view folder : split(path ? path : "", ':')) {
+        std::string found = std::string(folder) + "/" + name;
+        if (::access(found.c_str(), X_OK) == 0) return found;
+    }
+    return {};
+}
+
+std::string output_of(const std::string& command) {
+    FILE* pipe = ::popen(command.c_str(), "r");
+    std::string output;
+    char part[512];
+    while (pipe && std::fgets(part, sizeof part, pipe)) output += part;
+    if (pipe) ::pclose(pipe);
+    return output.substr(0, output.find('\n'));
+}
+
+/// Of the first Python: whether its tensors will be in lanes.
+void examine_torch(std::vector<Finding>& findings) {
+    const std::string python = program_in_path("python3");
+    const Result<Adaptor> adaptor = find_adaptor();
+    if (python.empty() || !adaptor) return;
+    const std::string code = "import _salus.cuda; print(_salus.cuda.outlook())";
+    const std::string answer =
+        output_of("PYTHONPATH='" + adaptor.value().inject + "' '" + python + "' -c '" + code + "' 2>/dev/null");
+    const bool ok = answer.empty() || answer.find("no lanes") == std::string::npos;
+    findings.push_back({"PyTorch", ok, answer.empty() ? python + " has no torch" : answer});
+}
+
+/// What a GPU needs for lanes. Without one jobs share the host, which is no fault.
+void examine_gpu(std::vector<Finding>& findings) {
+    const bool expected = std::filesystem::exists("/dev/nvidiactl");
+    const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
+    if (!gpu) {
+        findings.push_back({"GPU", !expected, gpu.error() + "; jobs share host memory and processors"});
+        return;
+    }
+    const auto nvml = device::cuda::Nvml::open(gpu.value().uuid);
+    int version = 0;
+    gpu.value().driver->driver_version(&version);
+    findings.push_back(
+        {"GPU", true, fmt::format("{}, {}, {}", gpu.value().name, format_bytes(gpu.value().memory), gpu.value().uuid)});
+    findings.push_back({"driver", true,
+                        fmt::format("{}, CUDA {}.{}", nvml ? nvml.value().driver_version() : "version not known",
+                                    version / 1000, version % 1000 / 10)});
+    findings.push_back({"GPU memory", true, "can be shared: virtual memory management, passed on as descriptors"});
+    findings.push_back({"GPU's processes", nvml.ok(), nvml ? "their memory is known (libnvidia-ml)" : nvml.error()});
+    const std::string mps = program_in_path("nvidia-cuda-mps-control");
+    findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is not there: lanes take turns" : mps});
+    examine_torch(findings);
 }
 
 Finding program(const char* name) {
@@ -98,9 +148,10 @@ Finding service() {
 }
 
 int examine(bool as_json) {
-    const std::vector<Finding> findings = {
-        kernel(), memory_files(),    process_descriptors(), memory(),  descriptors(), paging(),
-        gpu(),    program("salusd"), program("salus-job"),  library(), service()};
+    std::vector<Finding> findings = {kernel(), memory_files(), process_descriptors(), memory(), descriptors(), paging()};
+    examine_gpu(findings);
+    for (const Finding& finding : {program("salusd"), program("salus-job"), library(), service()})
+        findings.push_back(finding);
     bool ok = true;
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (const Finding& finding : findings) {

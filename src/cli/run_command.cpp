@@ -42,6 +42,9 @@ struct Arguments {
 
 /// How long a job waits before its user is told for what.
 constexpr double kTellAfterS = 2;
+/// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
+constexpr unsigned kTryAgainUs = 250'000;
+constexpr int kTellAfterTries = 8;
 /// How long the service may take to write down that the job has ended.
 constexpr int kEndPatienceMs = 1000;
 /// How often a service that is gone is brought back before its job goes on without.
@@ -76,6 +79,7 @@ public:
             log_ = new_log();
             if (!go_to_background()) return 0;
         }
+        wait_for_room();
         start();
         return supervise();
     }
@@ -104,6 +108,20 @@ private:
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         connection_ = std::move(connection).value();
+    }
+
+    /// A process on a GPU takes memory before it asks for any: not before there is some.
+    void wait_for_room() {
+        if (!connection_ || place_.device != "cuda") return;
+        for (int tries = 0;; ++tries) {
+            const Result<std::string> answer = ask_service(socket_, fmt::format("may-start {}", job_));
+            const nlohmann::json room = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
+            if (!room.is_object() || room.value("may_start", true)) return;
+            if (tries == kTellAfterTries) {
+                std::fprintf(stderr, "salus: %s waits for memory on the GPU\n", arguments_.name.c_str());
+            }
+            ::usleep(kTryAgainUs);
+        }
     }
 
     /// A Python that the adaptor does not get into runs all the same.

@@ -269,6 +269,15 @@ bool Client::tidy() {
     }
 }
 
+/// Before the lane changes hands.
+void Client::drain() {
+    device_->drain();
+    const std::optional<std::uint64_t> lost = device_->ns_lost();
+    if (!lost) return;
+    const std::uint64_t before = page_->turn_cost_ns.load(std::memory_order_relaxed);
+    page_->turn_cost_ns.store(before == 0 ? *lost : before - before / 8 + *lost / 8, std::memory_order_relaxed);
+}
+
 void Client::set_parked(bool parked) {
     const std::lock_guard lock(paging_mutex_);
     parked_ = parked;
@@ -306,7 +315,7 @@ salus_status Client::end(Turns::Count count) {
     if (!tls.gated_by) return SALUS_OK;
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
-        device_->asynchronous(), count, [this] { return tidy(); }, [this] { device_->drain(); });
+        device_->asynchronous(), count, [this] { return tidy(); }, [this] { drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 

@@ -86,6 +86,7 @@ private:
     void set_parked(bool parked);
     bool start_thread(void* (*run)(void*), pthread_t& thread);
     bool tidy();
+    void drain();
     Result<bool> connect(bool again);
     Result<bool> make_page();
     void note_thread();

@@ -85,7 +85,7 @@ void Client::on(const wire::UnmapLane& message) {
 
 void Client::on(const wire::Revoke&) {
     if (turns_->word().state != control::State::kRevoked) return;
-    device_->drain();
+    drain();
     turns_->acknowledge();
 }
 
@@ -145,7 +145,7 @@ bool Client::end_attachment() {
     tell_askers();
     while (!turns_->withdraw()) {
         if (turns_->word().state == control::State::kRevoked) {
-            device_->drain();
+            drain();
             turns_->acknowledge();
         }
         if (!pause()) return false;

@@ -309,6 +309,7 @@ bool Memory::owns(const void* block) const {
 
 void Memory::turn_begins() {
     const std::lock_guard lock(mutex_);
+    device_.turn_begins(home_);
     const std::uint64_t room = page_.room.load(std::memory_order_relaxed);
     if (mapped_ == 0 && room > 0) room_ = room;  // a profiling turn
     if (mapped_ == 0) return;
@@ -423,6 +424,7 @@ bool Memory::add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pi
 bool Memory::map_lane(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
     size = Arena::rounded(size);
+    if (size < mapped_) device_.drain();
     if (!device_.resize_lane(size)) return false;
     mapped_ = size;
     lane_.set_limit(std::min(lane_.limit(), size));
@@ -435,6 +437,7 @@ void Memory::unmap_lane() {
 }
 
 void Memory::leave_lane() {
+    if (mapped_ > 0) device_.drain();
     device_.drop_lane();
     mapped_ = 0;
     lane_.set_limit(0);

@@ -78,6 +78,8 @@ public:
     void fence() override { ++fences; }
     bool passed() override { return has_passed; }
     void drain() override { ++drains; }
+    void turn_begins(device::Stream) override {}
+    std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
     std::uint64_t lane_unit() const override { return real_->lane_unit(); }
     bool is_host() const override { return real_->is_host(); }
     std::uint64_t backed() const override { return real_->backed(); }

@@ -168,6 +168,7 @@ private:
     void on(const event::Continue& e);
     void on(const event::Adjust& e);
     void on(const event::SetPolicy& e);
+    void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
     void on(const event::Timer& e);
 

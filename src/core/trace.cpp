@@ -59,6 +59,7 @@ SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(iterations_total))
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
+SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
 SALUS_SCHEMA(event::Timer, "timer")
 

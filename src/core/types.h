@@ -151,6 +151,9 @@ struct Adjust {
 struct SetPolicy {
     const Policy* policy = nullptr;
 };
+struct SetMinTurn {
+    Duration min_turn;
+};
 struct SetCapacity {
     Bytes capacity;
 };
@@ -159,10 +162,10 @@ struct Timer {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Unpageable, event::Progress, event::Want,
-                 event::Boundary, event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die,
-                 event::Stop, event::Continue, event::Adjust, event::SetPolicy, event::SetCapacity, event::Timer>;
+using Event = std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Unpageable, event::Progress,
+                           event::Want, event::Boundary, event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn,
+                           event::Leave, event::Die, event::Stop, event::Continue, event::Adjust, event::SetPolicy,
+                           event::SetMinTurn, event::SetCapacity, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

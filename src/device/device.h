@@ -110,6 +110,11 @@ public:
     virtual bool passed() = 0;
     /// Waits for all that the last fence marked.
     virtual void drain() = 0;
+    /// A turn begins, with nothing of this client in flight, on this stream.
+    virtual void turn_begins(Stream stream) = 0;
+    /// After it has drained: how much longer the turn's first iteration took than the others, for the device had to be
+    /// filled. Nothing if there were too few to tell.
+    virtual std::optional<std::uint64_t> ns_lost() = 0;
 
     /// What the lane's size is rounded up to.
     virtual std::uint64_t lane_unit() const = 0;

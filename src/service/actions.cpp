@@ -119,10 +119,10 @@ bool Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     lanes_[lane] = std::max(lanes_[lane], size);
     Session* session = find(id);
     if (!session) return true;
-    if (session->pieces_of != lane) session->pieces = 0;
-    session->pieces_of = lane;
+    const bool is_new = std::exchange(session->pieces_of, lane) != lane;
+    if (is_new) session->pieces = 0;
     const std::size_t wanted = memory_->pieces_for(size);
-    while (session->pieces < wanted) {
+    for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
         const Result<std::vector<wire::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
         if (!pieces) {

@@ -27,8 +27,9 @@ std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
         "trace_limit={} rehome_after={} all_users={}",
-        o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps), o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state,
-        static_cast<int>(o.log_level), o.trace_limit.count, o.rehome_after.ns, o.all_users);
+        o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
+        o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
+        o.rehome_after.ns, o.all_users);
 }
 
 /// What was given, or why it makes no sense.

@@ -30,6 +30,10 @@ namespace {
 constexpr std::size_t kConnectionsMax = 4096;
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
+/// What a process on a GPU takes before it is known, and how long it may take to attach.
+constexpr Bytes kContextGuess = mebibytes(600);
+constexpr Bytes kWeightsGuess = mebibytes(128);
+constexpr Duration kStartPatience = seconds(60);
 /// Ten milliseconds each.
 constexpr int kLockTries = 200;
 
@@ -161,6 +165,33 @@ bool Server::may_join_mps() const {
     if (!mps_) return false;
     const auto joined = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
     return joined < Mps::kClientsMax;
+}
+
+/// Before a process on a GPU has asked for anything it has a context, and mostly its weights.
+Bytes Server::needs_to_start(const Job& job) const {
+    Bytes context = kContextGuess;
+    for (const auto& [id, session] : shell_->sessions()) context = std::max(context, session->overhead);
+    return context + (job.past.persistent > Bytes{} ? job.past.persistent : kWeightsGuess);
+}
+
+/// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
+bool Server::may_start(Job& job) {
+    if (job.may_start || shell_->memory().name() != "cuda") return true;
+    Bytes taken;
+    bool alone = shell_->sessions().empty();
+    for (const auto& [id, other] : jobs_) {
+        if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
+        const bool starting = other.may_start && sessions_of(id).empty() && now() - other.may_start_since < kStartPatience;
+        if (!starting) continue;
+        taken += needs_to_start(other);
+        alone = false;
+    }
+    shell_->look_at_usage();
+    const Engine& engine = shell_->engine();
+    if (!alone && engine.reserved() + taken + needs_to_start(job) > engine.capacity()) return false;
+    job.may_start = true;
+    job.may_start_since = now();
+    return true;
 }
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
@@ -339,6 +370,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
+    job.may_start = job.may_start || run.job != 0;  // it runs already
     connection.job = job.id;
     // After a restart of the service its clients may have been faster than `salus run`.
     for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
@@ -349,7 +381,8 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     running.gpu = wire::Text<64>(shell_->memory().identity());
     job.joins_mps = job.joins_mps || may_join_mps();
     if (mps_ && !job.joins_mps) {
-        log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name, Mps::kClientsMax);
+        log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name,
+            Mps::kClientsMax);
     }
     if (mps_ && job.joins_mps) running.mps = wire::Text<128>(mps_->directory());
     return wire::send(connection.socket.get(), running);

@@ -30,6 +30,8 @@ struct Job {
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
+    bool may_start = false;  ///< there was room for its context
+    Instant may_start_since;
     history::Figures past;  ///< what earlier runs showed
     history::Figures gone;  ///< what those of its clients showed that have left
 };
@@ -65,6 +67,8 @@ private:
     void start_mps();
     void mps_is_gone();
     bool may_join_mps() const;
+    bool may_start(Job& job);
+    Bytes needs_to_start(const Job& job) const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void accept_all();

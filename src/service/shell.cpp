@@ -30,10 +30,13 @@ constexpr Duration kLookAtProcessesEvery = milliseconds(100);
 constexpr Duration kLookAtUsageEvery = milliseconds(500);
 constexpr Bytes kUsageMatters = mebibytes(16);
 
-/// Long enough that a switch costs a hundredth of it. A GPU has to run dry and to be filled again, which takes the time of
-/// some launches; clients tell what it really took (see look_at_switches).
+/// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
+/// which takes the time of some launches: clients measure that. To it comes the way of the grant, and the GPU's own switch
+/// (bench/gpu handover).
 constexpr Duration kMinTurnOnHost = milliseconds(5);
-constexpr Duration kMinTurnOnGpu = milliseconds(100);
+constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
+constexpr Duration kGrantCost = microseconds(200);
+constexpr Duration kMinTurnMost = seconds(1);
 
 EngineOptions engine_options(const Options& options, Bytes capacity, const device::LaneMemory& memory) {
     EngineOptions engine;
@@ -531,6 +534,24 @@ Bytes Shell::demand_of(const Session& session) const {
     return Bytes{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))} + session.overhead;
 }
 
+/// From what turns were seen to cost.
+void Shell::set_min_turn() {
+    if (options_.min_turn) return;
+    std::vector<std::int64_t> costs;
+    for (const auto& [id, session] : sessions_) {
+        const std::uint64_t cost = session->page->turn_cost_ns.load(std::memory_order_relaxed);
+        if (cost > 0 && in_range(cost)) costs.push_back(static_cast<std::int64_t>(cost));
+    }
+    if (costs.empty()) return;
+    std::nth_element(costs.begin(), costs.begin() + static_cast<std::ptrdiff_t>(costs.size() / 2), costs.end());
+    const Duration wanted = std::min((Duration{costs[costs.size() / 2]} + kGrantCost) * 100, kMinTurnMost);
+    const Duration present = engine_.options().min_turn;
+    if (wanted.ns * 5 > present.ns * 4 && wanted.ns * 4 < present.ns * 5) return;  // much the same
+    log(LogLevel::kInfo, "a switch costs {:.2f} ms: turns last {:.0f} ms at least", wanted.seconds() * 10,
+        wanted.seconds() * 1e3);
+    feed(event::SetMinTurn{wanted});
+}
+
 void Shell::look_at_usage() {
     std::vector<int> pids;
     std::map<ClientId, std::uint64_t> held_before;
@@ -545,6 +566,7 @@ void Shell::look_at_usage() {
         others_ = usage->others;
         set_capacity();
     }
+    set_min_turn();
     std::vector<event::Observe> news;
     for (const auto& [id, session] : sessions_) {
         const auto used = usage->clients.find(session->pid);

@@ -99,6 +99,8 @@ public:
     void expect(Session& session, const history::Figures& past);
     /// `tell` hears of each client that leaves or dies, just before it is forgotten.
     void on_departure(std::function<void(const Session&)> tell) { tell_departure_ = std::move(tell); }
+    /// Asks the device what its processes use.
+    void look_at_usage();
     /// What a client has shown so far.
     history::Figures figures_of(const Session& session) const;
 
@@ -165,8 +167,8 @@ private:
     void look_at_orphans();
 
     // ---- what the device says ----
-    void look_at_usage();
     void set_capacity();
+    void set_min_turn();
     Bytes demand_of(const Session& session) const;
 
     Options options_;

@@ -26,6 +26,9 @@ struct ControlPage {
     /// in a message, since the grant would overtake that.
     alignas(64) std::atomic<std::uint64_t> room{0};
 
+    /// By the client: what the start of a turn costs it, drawn from its last turns; 0: not known.
+    alignas(64) std::atomic<std::uint64_t> turn_cost_ns{0};
+
     // For viewers only.
     alignas(64) std::atomic<std::uint64_t> lane_bytes{0};  ///< allocated in the lane, in all
     std::atomic<std::uint64_t> missed_bytes{0};            ///< died inside an iteration, but were private

@@ -454,6 +454,14 @@ Status set_current(Context context) {
 
 // --- memory
 
+Status memory_info(std::size_t* free, std::size_t* total) {
+    SALUS_STANDIN_ENTER(memory_info, kContext);
+    *total = total_memory();
+    const std::uint64_t used = usage(current->device).used;
+    *free = *total > used ? *total - used : 0;
+    return kSuccess;
+}
+
 Status memory_granularity(std::size_t* granularity, const AllocationProperties* properties, int option) {
     SALUS_STANDIN_ENTER(memory_granularity, kInitialised);
     SALUS_STANDIN_REQUIRE(properties && properties->location.type == 1 && (option == 0 || option == 1));
@@ -701,6 +709,13 @@ Status event_query(Event event) {
     const auto found = state.events.find(event);
     if (found == state.events.end()) return kInvalidHandle;
     return found->second->is_done ? kSuccess : kNotReady;
+}
+
+Status event_elapsed(float* milliseconds, Event start, Event end) {
+    SALUS_STANDIN_ENTER(event_elapsed, kContext);
+    if (!state.events.contains(start) || !state.events.contains(end)) return kInvalidHandle;
+    *milliseconds = 0;  // it knows no time
+    return kSuccess;
 }
 
 Status event_synchronize(Event event) {

@@ -61,6 +61,25 @@ def install(torch, client, device=0):
     return None
 
 
+def outlook():
+    """One line for `salus doctor`; empty if there is no torch."""
+    try:
+        import torch
+    except ImportError:
+        return ""
+    about = "torch %s" % torch.__version__
+    if not torch.version.cuda:
+        return about + " is made without CUDA: it does not use the GPU"
+    try:
+        if os.path.exists(os.path.join(_cache_folder(), "torch", _name(torch))):
+            return about + ": its tensors will be in lanes"
+        compiler()
+        flags(torch)
+    except Impossible as error:
+        return "%s takes turns, but has no lanes: %s" % (about, error)
+    return about + ": its tensors will be in lanes; the allocator is compiled when first used"
+
+
 def compiled(torch):
     """The path of the compiled object, which is made now if it is not there. Raises Impossible."""
     folder = os.path.join(_cache_folder(), "torch")

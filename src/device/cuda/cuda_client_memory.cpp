@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,9 @@ using cuda::Handle;
 using cuda::kPiece;
 using cuda::kPrivatePiece;
 using cuda::kSuccess;
+
+/// Large requests are not tried without a look at what there is.
+constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
 
 // Note [Pieces]
 // The driver maps whole handles only, so both windows are made of pieces. One of the lane's window shows the lane, or memory
@@ -39,6 +43,9 @@ public:
         driver_.address_free(lane_, size_);
         driver_.address_free(own_, size_);
         for (const auto& [stream, event] : events_) driver_.event_destroy(event);
+        for (const cuda::Event event : {turn_.begin, turn_.first, turn_.last}) {
+            if (event) driver_.event_destroy(event);
+        }
         if (copies_) driver_.stream_destroy(copies_);
     }
     CudaClientMemory(const CudaClientMemory&) = delete;
@@ -118,6 +125,8 @@ public:
 
     bool back_private(Range range) override {
         const Scope scope(*this);
+        // Not piece by piece up to the end of the GPU's memory, which others would miss meanwhile.
+        if (range.size >= kAskFirst && missing_in(range) > free_memory()) return false;
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
             const std::uint64_t piece = at / kPrivatePiece;
             const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
@@ -178,6 +187,7 @@ public:
         for (const Stream stream : std::exchange(used_, {})) {
             if (captures(stream)) continue;  // nothing of it runs yet
             if (cuda::Event event = record(stream)) marked_.push_back(event);
+            if (stream == turn_stream_) note_time(turn_.fences++ == 0 ? turn_.first : turn_.last);
         }
     }
 
@@ -193,6 +203,28 @@ public:
         const std::vector<cuda::Event> marked = marked_;
         lock.unlock();
         for (const cuda::Event event : marked) driver_.event_synchronize(event);
+    }
+
+    void turn_begins(Stream stream) override {
+        const Scope scope(*this);
+        const std::lock_guard lock(marks_mutex_);
+        turn_stream_ = stream;
+        turn_.fences = 0;
+        if (!captures(stream)) note_time(turn_.begin);
+    }
+
+    std::optional<std::uint64_t> ns_lost() override {
+        const Scope scope(*this);
+        const std::lock_guard lock(marks_mutex_);
+        float first = 0;
+        float others = 0;
+        if (turn_.fences < 3 || driver_.event_elapsed(&first, turn_.begin, turn_.first) != kSuccess ||
+            driver_.event_elapsed(&others, turn_.first, turn_.last) != kSuccess) {
+            return std::nullopt;
+        }
+        const float lost = first - others / static_cast<float>(turn_.fences - 1);
+        turn_.fences = 0;
+        return static_cast<std::uint64_t>(std::max(lost, 0.0f) * 1e6f);
     }
 
     std::uint64_t lane_unit() const override { return kPiece; }
@@ -240,6 +272,11 @@ private:
         return driver_.event_record(event, stream_of(stream)) == kSuccess ? event : nullptr;
     }
 
+    void note_time(cuda::Event& event) {
+        if (!event && driver_.event_create(&event, 0) != kSuccess) return;
+        driver_.event_record(event, stream_of(turn_stream_));
+    }
+
     bool set_access(std::size_t from, std::size_t to) const {
         return from >= to || driver_.memory_set_access(lane_ + from * kPiece, (to - from) * kPiece, &access_, 1) == kSuccess;
     }
@@ -248,6 +285,20 @@ private:
 
     void forget_pieces(std::size_t from) {
         for (; pieces_.size() > from; pieces_.pop_back()) driver_.memory_release(pieces_.back());
+    }
+
+    std::uint64_t missing_in(Range range) const {
+        std::uint64_t missing = 0;
+        for (std::uint64_t piece = range.offset / kPrivatePiece; piece * kPrivatePiece < range.offset + range.size;
+             ++piece) {
+            if (!backed_.contains(piece)) missing += kPrivatePiece;
+        }
+        return missing;
+    }
+    std::uint64_t free_memory() const {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        return driver_.memory_info(&free, &total) == kSuccess ? free : ~std::uint64_t{0};
     }
 
     /// New memory at this address; 0 if there is none.
@@ -322,6 +373,13 @@ private:
     std::map<Stream, cuda::Event> events_;
     std::mutex marks_mutex_;
     std::vector<cuda::Event> marked_;  ///< by the last fence
+    Stream turn_stream_ = 0;
+    struct {
+        cuda::Event begin = nullptr;
+        cuda::Event first = nullptr;  ///< the end of its first iteration ...
+        cuda::Event last = nullptr;   ///< ... and of its last
+        unsigned fences = 0;
+    } turn_;  ///< with times
 };
 
 }  // namespace

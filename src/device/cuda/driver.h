@@ -69,6 +69,7 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(retain_primary_context, "cuDevicePrimaryCtxRetain", (Context * context, Ordinal device))                              \
     X(get_current, "cuCtxGetCurrent", (Context * context))                                                                  \
     X(set_current, "cuCtxSetCurrent", (Context context))                                                                    \
+    X(memory_info, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                            \
     X(memory_granularity, "cuMemGetAllocationGranularity",                                                                  \
       (std::size_t * granularity, const AllocationProperties* properties, int option))                                      \
     X(memory_create, "cuMemCreate",                                                                                         \
@@ -95,7 +96,8 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(event_destroy, "cuEventDestroy_v2", (Event event))                                                                    \
     X(event_record, "cuEventRecord", (Event event, Stream stream))                                                          \
     X(event_query, "cuEventQuery", (Event event))                                                                           \
-    X(event_synchronize, "cuEventSynchronize", (Event event))
+    X(event_synchronize, "cuEventSynchronize", (Event event))                                                               \
+    X(event_elapsed, "cuEventElapsedTime", (float* milliseconds, Event start, Event end))
 
 struct Driver {
 #define SALUS_CUDA_MEMBER(member, symbol, parameters) Status(*member) parameters = nullptr;

@@ -102,6 +102,10 @@ SALUS_CUDA_COMPARE(stream_destroy, cuStreamDestroy);
 SALUS_CUDA_COMPARE(stream_synchronize, cuStreamSynchronize);
 SALUS_CUDA_COMPARE(stream_wait_event, cuStreamWaitEvent);
 SALUS_CUDA_COMPARE(stream_is_capturing, cuStreamIsCapturing);
+SALUS_CUDA_COMPARE(memory_info, cuMemGetInfo);
+// We look up its first version, which drivers before 12.8 have as well; the second differs in what it says of odd events.
+constexpr bool event_elapsed_is_compared = true;
+static_assert(SameFunction<decltype(Driver::event_elapsed), decltype(&cuEventElapsedTime)>::value);
 SALUS_CUDA_COMPARE(exchange_capture_mode, cuThreadExchangeStreamCaptureMode);
 SALUS_CUDA_COMPARE(event_create, cuEventCreate);
 SALUS_CUDA_COMPARE(event_destroy, cuEventDestroy);

@@ -173,6 +173,8 @@ public:
     void fence() override {}
     bool passed() override { return true; }
     void drain() override {}
+    void turn_begins(Stream) override {}
+    std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
 
     std::uint64_t lane_unit() const override { return 1; }
     bool is_host() const override { return true; }
