@@ -203,6 +203,8 @@ class PlainMps(Plain):
 class Service(Plain):
     """A salusd with a socket and a state directory of its own; jobs start through `salus run`."""
 
+    kept_log = None  # a file to which the logs of all of them go
+
     def __init__(self, place, device, lanes=1, mps="off", policy="fair", options=()):
         super().__init__(place)
         self._run = tempfile.mkdtemp(prefix="salus-")
@@ -211,7 +213,6 @@ class Service(Plain):
                          "--state", self.state, "--lanes", str(lanes), "--policy", policy]
         self._command += ["--device", "cuda", "--mps", mps] if device == "cuda" else ["--device", "host"]
         self._command += options
-        self.last_log = ""  # what it had said when it ended
 
     def environment(self, **more):
         return plain_environment(SALUS_SOCKET=os.path.join(self._run, "socket"), SALUS_STATE=self.state, **more)
@@ -221,14 +222,20 @@ class Service(Plain):
         if not eventually(lambda: self._daemon.status() is not None or self._ask("ps").returncode == 0, 30) \
                 or self._daemon.status() is not None:
             self._daemon.kill()
+            self._keep_log()
             raise RuntimeError("the service does not come up: " + (self.log().strip() or "no word of it"))
         return self
 
     def __exit__(self, *_):
         self._ask("stop")
         self._daemon.wait(15)
-        self.last_log = self.log()
+        self._keep_log()
         shutil.rmtree(self._run, ignore_errors=True)
+
+    def _keep_log(self):
+        if self.kept_log:
+            with open(self.kept_log, "a") as file:
+                file.write("== %s\n%s" % (" ".join(self._command), self.log()))
 
     def _ask(self, *words):
         try:
