@@ -99,8 +99,9 @@ class Job:
         """What it died of, in a line."""
         if self.timed_out:
             return "timed out"
-        lines = [line for line in self.err.strip().splitlines() if not line.startswith("salus: ")]
-        return (lines[-1] if lines else "no word of it")[:160]
+        lines = [line for line in self.err.strip().splitlines() if line.strip() and not line.startswith("salus: ")]
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line) or "CUDA error" in line]
+        return ((errors or lines)[-1] if lines else "no word of it")[:160]
 
 
     @classmethod
@@ -112,6 +113,13 @@ class Job:
 
 atexit.register(Job.end_all)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored, and jobs would inherit that
+
+
+def start_together(jobs, go, seconds):
+    """Lets them go when all are ready, or one never will be. Each was given --ready, its path with .ready, and --go."""
+    eventually(lambda: all(os.path.exists(job.path + ".ready") for job in jobs)
+               or any(job.status() is not None for job in jobs), seconds)
+    open(go, "w").close()
 
 
 def wait_for_all(jobs, seconds):
@@ -177,7 +185,8 @@ class PlainMps(Plain):
     def __enter__(self):
         self._pipe = tempfile.mkdtemp(prefix="mps-")  # a socket's name must be short
         if self._here:
-            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.environment(), check=True, timeout=30)
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.environment(), check=True, timeout=30,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return self
 
     def __exit__(self, *_):
@@ -194,6 +203,8 @@ class PlainMps(Plain):
 class Service(Plain):
     """A salusd with a socket and a state directory of its own; jobs start through `salus run`."""
 
+    kept_log = None  # a file to which the logs of all of them go
+
     def __init__(self, place, device, lanes=1, mps="off", policy="fair", options=()):
         super().__init__(place)
         self._run = tempfile.mkdtemp(prefix="salus-")
@@ -202,7 +213,6 @@ class Service(Plain):
                          "--state", self.state, "--lanes", str(lanes), "--policy", policy]
         self._command += ["--device", "cuda", "--mps", mps] if device == "cuda" else ["--device", "host"]
         self._command += options
-        self.last_log = ""  # what it had said when it ended
 
     def environment(self, **more):
         return plain_environment(SALUS_SOCKET=os.path.join(self._run, "socket"), SALUS_STATE=self.state, **more)
@@ -212,14 +222,20 @@ class Service(Plain):
         if not eventually(lambda: self._daemon.status() is not None or self._ask("ps").returncode == 0, 30) \
                 or self._daemon.status() is not None:
             self._daemon.kill()
+            self._keep_log()
             raise RuntimeError("the service does not come up: " + (self.log().strip() or "no word of it"))
         return self
 
     def __exit__(self, *_):
         self._ask("stop")
         self._daemon.wait(15)
-        self.last_log = self.log()
+        self._keep_log()
         shutil.rmtree(self._run, ignore_errors=True)
+
+    def _keep_log(self):
+        if self.kept_log:
+            with open(self.kept_log, "a") as file:
+                file.write("== %s\n%s" % (" ".join(self._command), self.log()))
 
     def _ask(self, *words):
         try:
@@ -237,9 +253,9 @@ class Service(Plain):
     def log(self):
         return self._daemon.out + self._daemon.err
 
-    def grants(self):
-        """How often a turn was given, so far."""
-        return sum(text_of(os.path.join(self.state, part)).count("\ngrant ") for part in ("trace.previous", "trace"))
+    def hand_overs(self):
+        """How often the device changed hands, so far."""
+        return sum(text_of(os.path.join(self.state, part)).count(" handover=1\n") for part in ("trace.previous", "trace"))
 
     def accounts(self, seconds=5, wanted=0):
         """What the log says of clients that are gone: {name: [account, ...]}. Waits for so many of them."""

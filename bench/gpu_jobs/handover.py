@@ -15,6 +15,8 @@ import time
 import torch
 from torch import nn
 
+from meeting import add_arguments, meet
+
 PTX = b"""
 .version 7.0
 .target sm_80
@@ -85,12 +87,15 @@ class Stamped(nn.Module):
 
 @torch.inference_mode()
 def turns(args):
-    stamps = Stamps(args.device, 2 * args.iterations)
+    warmup = 30
+    stamps = Stamps(args.device, 2 * (warmup + args.iterations))
     model = Stamped(args.size, stamps).to(args.device).eval()
     x = torch.randn(args.size, args.size, device=args.device)
-    for number in range(args.iterations):
+    for number in range(warmup + args.iterations):
+        if number == warmup:
+            meet(args)
         model(x, number)
-    times = stamps.times()
+    times = stamps.times()[2 * warmup:]
     print(json.dumps({"turns": list(zip(times[::2], times[1::2]))}))
 
 
@@ -119,6 +124,7 @@ def main():
     parser.add_argument("--size", type=int, default=3072)
     parser.add_argument("--word", metavar="FILE")
     parser.add_argument("--side", type=int, choices=(0, 1), default=0)
+    add_arguments(parser)
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     {"turns": turns, "ping": ping}[args.what](args)

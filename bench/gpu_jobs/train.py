@@ -2,7 +2,7 @@
 
     train.py MODEL --iterations 100                    so many
     train.py MODEL --warmup 30 --blocks 5 --block 20   timed: some, then blocks of iterations, synchronized at their ends
-    train.py MODEL --until FILE --ready FILE2          until there is FILE; FILE2 is made when it is warm
+    train.py MODEL --until FILE --ready FILE2          until there is FILE; makes FILE2 when it is warm
 
 `ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
 """
@@ -15,6 +15,7 @@ import time
 
 import torch
 
+from meeting import add_arguments, meet
 from models import MODELS
 
 
@@ -30,8 +31,8 @@ def arguments():
     parser.add_argument("--blocks", type=int, default=0)
     parser.add_argument("--block", type=int, default=20)
     parser.add_argument("--until", metavar="FILE")
-    parser.add_argument("--ready", metavar="FILE")
     parser.add_argument("--deterministic", action="store_true")
+    add_arguments(parser)
     return parser.parse_args()
 
 
@@ -97,7 +98,7 @@ def main():
         for _ in range(args.warmup):
             iteration()
         clock.wait()
-        open(args.ready, "w").close()
+        meet(args)
         while not os.path.exists(args.until):
             iteration()
             clock.mark()
@@ -112,6 +113,7 @@ def main():
                 iteration()
             result["block_ms"].append((clock.wait() - begin) / args.block * 1000)
     else:
+        meet(args)
         for number in range(args.iterations):
             loss = iteration()
             if number == 0:

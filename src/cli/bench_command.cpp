@@ -25,6 +25,7 @@ struct Arguments {
     std::string policies = "fifo,srtf,fair,pack";
     std::string capacity = "4GiB";
     std::string paging = "on";
+    std::string device = "host";
     unsigned lanes = 0;
     double min_turn_ms = 5;
     bool simulate = false;
@@ -58,6 +59,7 @@ int run(const Arguments& a) {
     if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 4GiB", a.capacity)};
     options.capacity = *capacity;
     options.lanes = a.lanes;
+    options.device = a.device;
     if (a.paging != "on" && a.paging != "off")
         throw UsageError{fmt::format("--paging: '{}' is neither 'on' nor 'off'", a.paging)};
     options.paging = a.paging == "on";
@@ -129,6 +131,7 @@ void add_bench_command(CLI::App& program, Action& action) {
         ->capture_default_str();
     bench->add_option("--capacity", a->capacity, "Memory that the jobs may use")->type_name("SIZE")->capture_default_str();
     bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy sees fit")->capture_default_str();
+    bench->add_option("--device", a->device, "The device that the jobs share, as for salusd")->capture_default_str();
     bench->add_option("--paging", a->paging, "on or off")->capture_default_str();
     bench->add_option("--min-turn-ms", a->min_turn_ms, "How long a turn lasts at least")->capture_default_str();
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");

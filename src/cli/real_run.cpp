@@ -151,14 +151,17 @@ public:
                                             std::to_string(options.lanes),
                                             "--paging",
                                             options.paging ? "on" : "off",
+                                            "--device",
+                                            options.device,
                                             "--min-turn-ms",
                                             fmt::format("{}", options.min_turn.seconds() * 1e3),
                                             "--trace-limit",
                                             "4GiB"};
         service_ = launch(command, {}, place.path() + "/salusd.log");
-        for (int i = 0; i < 500; ++i) {
+        for (int i = 0; i < 2000 && service_ > 0; ++i) {  // a GPU takes its time
             if (wire::connect_to(socket_)) return true;
             wait_for(milliseconds(10));
+            if (::waitpid(service_, nullptr, WNOHANG) == service_) service_ = -1;
         }
         return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
     }

@@ -16,6 +16,7 @@ struct RealRunOptions {
     Bytes capacity;
     unsigned lanes = 0;
     bool paging = true;
+    std::string device = "host";
     Duration min_turn = milliseconds(5);
 };
 
