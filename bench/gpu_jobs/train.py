@@ -78,6 +78,8 @@ def digest_of(model):
 def main():
     args = arguments()
     torch.manual_seed(args.seed)
+    if args.blocks:
+        meet(args, 600)  # before the device is touched
     if args.deterministic:  # what has no such algorithm warns; whether runs are alike is checked
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic = True

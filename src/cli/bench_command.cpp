@@ -27,7 +27,7 @@ struct Arguments {
     std::string paging = "on";
     std::string device = "host";
     unsigned lanes = 0;
-    double min_turn_ms = 5;
+    std::optional<double> min_turn_ms;
     bool simulate = false;
     std::string timeline;
     bool json = false;
@@ -39,7 +39,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
     options.engine.capacity = real.capacity;
     options.engine.lanes_max = real.lanes;
     options.engine.paging = real.paging;
-    options.engine.min_turn = real.min_turn;
+    options.engine.min_turn = real.min_turn.value_or(milliseconds(5));
     options.engine.page_bytes_per_s = 1e9;
     options.engine.review_every = milliseconds(100);
     options.switch_cost = microseconds(300);  // caches and page tables refilled; the wake-ups are a tenth of it
@@ -63,8 +63,9 @@ int run(const Arguments& a) {
     if (a.paging != "on" && a.paging != "off")
         throw UsageError{fmt::format("--paging: '{}' is neither 'on' nor 'off'", a.paging)};
     options.paging = a.paging == "on";
-    if (!(a.min_turn_ms >= 0 && a.min_turn_ms <= 60'000)) throw UsageError{"--min-turn-ms: is from 0 to 60000"};
-    options.min_turn = seconds_of(a.min_turn_ms / 1e3);
+    if (a.min_turn_ms && !(*a.min_turn_ms >= 0 && *a.min_turn_ms <= 60'000))
+        throw UsageError{"--min-turn-ms: is from 0 to 60000"};
+    if (a.min_turn_ms) options.min_turn = seconds_of(*a.min_turn_ms / 1e3);
     if (!a.timeline.empty() && !a.timeline.ends_with(".svg") && !a.timeline.ends_with(".json"))
         throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
 
@@ -133,7 +134,7 @@ void add_bench_command(CLI::App& program, Action& action) {
     bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy sees fit")->capture_default_str();
     bench->add_option("--device", a->device, "The device that the jobs share, as for salusd")->capture_default_str();
     bench->add_option("--paging", a->paging, "on or off")->capture_default_str();
-    bench->add_option("--min-turn-ms", a->min_turn_ms, "How long a turn lasts at least")->capture_default_str();
+    bench->add_option("--min-turn-ms", a->min_turn_ms, "How long a turn lasts at least (default: as for salusd)");
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");
     bench->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     bench->add_flag("--json", a->json, "Print JSON instead of a table");

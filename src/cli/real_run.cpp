@@ -153,17 +153,28 @@ public:
                                             options.paging ? "on" : "off",
                                             "--device",
                                             options.device,
-                                            "--min-turn-ms",
-                                            fmt::format("{}", options.min_turn.seconds() * 1e3),
                                             "--trace-limit",
                                             "4GiB"};
+        if (options.min_turn) {
+            command.insert(command.end(), {"--min-turn-ms", fmt::format("{}", options.min_turn->seconds() * 1e3)});
+        }
         service_ = launch(command, {}, place.path() + "/salusd.log");
         for (int i = 0; i < 2000 && service_ > 0; ++i) {  // a GPU takes its time
-            if (wire::connect_to(socket_)) return true;
+            if (wire::connect_to(socket_)) return learn_place();
             wait_for(milliseconds(10));
             if (::waitpid(service_, nullptr, WNOHANG) == service_) service_ = -1;
         }
         return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
+    }
+
+    /// What jobs have to be told of the device; `salus run` would have.
+    bool learn_place() {
+        const Result<std::string> answer = ask_service(socket_, "status");
+        const nlohmann::json status = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
+        if (!status.is_object() || !status.contains("service")) return true;
+        const nlohmann::json& service = status["service"];
+        place_ = {service.value("device", ""), service.value("gpu", ""), service.value("mps", "")};
+        return true;
     }
 
     bool start_job(const Workplace& place, const sim::Job& job, std::size_t index, std::uint64_t work) {
@@ -171,6 +182,7 @@ public:
         JobIdentity identity{socket_,       job.name,      static_cast<std::uint32_t>(index + 1), job.priority, job.weight,
                              job.occupancy, job.iterations};
         if (!job.command.empty()) identity.iteration_time = job.iteration_time;
+        identity.place = place_;
         std::vector<std::string> environment;
         for (const auto& [name, value] : job_environment(identity)) environment.push_back(name + "=" + value);
         const std::vector<std::string> command =
@@ -246,6 +258,7 @@ public:
 
 private:
     std::string socket_;
+    Place place_;
     pid_t service_ = -1;
     std::map<pid_t, std::size_t> running_;
     std::map<std::size_t, Instant> ended_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct RealRunOptions {
     unsigned lanes = 0;
     bool paging = true;
     std::string device = "host";
-    Duration min_turn = milliseconds(5);
+    std::optional<Duration> min_turn;  ///< nothing: as the device needs
 };
 
 struct RealRun {

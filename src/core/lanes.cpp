@@ -15,8 +15,9 @@ Bytes Lane::required() const {
     return most;
 }
 
-bool Lane::has_members() const {
-    return std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.member; });
+std::size_t Lane::members() const {
+    return static_cast<std::size_t>(
+        std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.member; }));
 }
 
 const Mapping* Lane::mapping(ClientId client) const {
@@ -50,7 +51,9 @@ std::optional<Placement> Lanes::place(const PlacementRequest& request, Bytes fre
         has_lane = true;
         if (!request.may_share) continue;
         if (lane.size >= request.ephemeral) {
-            if (!best_fit || lane.size < best_fit->size) best_fit = &lane;
+            // Where several fit as well, those who take turns are to be few.
+            const bool fewer = best_fit && lane.size == best_fit->size && lane.members() < best_fit->members();
+            if (!best_fit || lane.size < best_fit->size || fewer) best_fit = &lane;
         } else if (std::max(request.ephemeral, lane.charge) - lane.charge <= room) {
             if (!to_grow || lane.size < to_grow->size) to_grow = &lane;
         }

@@ -42,7 +42,8 @@ struct Lane {
 
     /// The largest T of its members: the least size it may have.
     Bytes required() const;
-    bool has_members() const;
+    std::size_t members() const;
+    bool has_members() const { return members() > 0; }
     Mapping* mapping(ClientId client);
     const Mapping* mapping(ClientId client) const;
 };

@@ -118,6 +118,8 @@ json Server::status() const {
     service["state"] = options_.state;
     service["uptime_s"] = (at - started_).seconds();
     service["device"] = shell_->memory().name();
+    service["gpu"] = shell_->memory().identity();
+    service["mps"] = mps_ ? mps_->directory() : "";
     service["policy"] = engine.policy().info.name;
     service["paging"] = engine.options().paging;
     service["min_turn_ms"] = engine.options().min_turn.seconds() * 1e3;
