@@ -1,7 +1,9 @@
 """An ordinary training, which knows nothing about Salus and prints at its end what bench/gpu wants to know, as JSON.
 
     train.py MODEL --iterations 100                    so many
-    train.py MODEL --warmup 30 --blocks 5 --block 20   timed: some, then blocks of iterations, synchronized at their ends
+    train.py MODEL --warmup 30 --blocks 5 --block 20 --ready F --go G
+                                                       timed: some, makes F, then blocks of iterations, synchronized at their
+                                                       ends: each when there is G0, G1 ..., its time goes to F0, F1 ...
     train.py MODEL --until FILE --ready FILE2          until there is FILE; makes FILE2 when it is warm
 
 `ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
@@ -15,7 +17,7 @@ import time
 
 import torch
 
-from meeting import add_arguments, meet
+from meeting import add_arguments, meet, wait_for
 from models import MODELS
 
 
@@ -78,8 +80,6 @@ def digest_of(model):
 def main():
     args = arguments()
     torch.manual_seed(args.seed)
-    if args.blocks:
-        meet(args, 600)  # before the device is touched
     if args.deterministic:  # what has no such algorithm warns; whether runs are alike is checked
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic = True
@@ -108,12 +108,17 @@ def main():
     elif args.blocks:
         for _ in range(args.warmup):
             iteration()
-        result["block_ms"] = []
-        for _ in range(args.blocks):
+        clock.wait()
+        open(args.ready, "w").close()
+        for number in range(args.blocks):
+            wait_for(args.go + str(number))
             begin = clock.wait()
             for _ in range(args.block):
                 iteration()
-            result["block_ms"].append((clock.wait() - begin) / args.block * 1000)
+            took = (clock.wait() - begin) / args.block * 1000
+            with open(args.ready + ".new", "w") as file:
+                file.write(repr(took))
+            os.replace(args.ready + ".new", args.ready + str(number))
     else:
         meet(args)
         for number in range(args.iterations):

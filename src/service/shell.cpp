@@ -547,7 +547,7 @@ void Shell::set_min_turn() {
     const Duration wanted = std::min((Duration{costs[costs.size() / 2]} + kGrantCost) * 100, kMinTurnMost);
     const Duration present = engine_.options().min_turn;
     if (wanted.ns * 5 > present.ns * 4 && wanted.ns * 4 < present.ns * 5) return;  // much the same
-    log(LogLevel::kInfo, "a switch costs {:.2f} ms: turns last {:.0f} ms at least", wanted.seconds() * 10,
+    log(LogLevel::kDebug, "a switch costs {:.2f} ms: turns last {:.0f} ms at least", wanted.seconds() * 10,
         wanted.seconds() * 1e3);
     feed(event::SetMinTurn{wanted});
 }

@@ -454,6 +454,19 @@ Status set_current(Context context) {
 
 // --- memory
 
+Status get_limit(std::size_t* value, int limit) {
+    SALUS_STANDIN_ENTER(get_limit, kContext);
+    SALUS_STANDIN_REQUIRE(limit == kLimitStackSize);
+    *value = 1024;
+    return kSuccess;
+}
+
+Status set_limit(int limit, std::size_t) {
+    SALUS_STANDIN_ENTER(set_limit, kContext);
+    SALUS_STANDIN_REQUIRE(limit == kLimitStackSize);
+    return kSuccess;
+}
+
 Status memory_info(std::size_t* free, std::size_t* total) {
     SALUS_STANDIN_ENTER(memory_info, kContext);
     *total = total_memory();

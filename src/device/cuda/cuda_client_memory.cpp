@@ -17,6 +17,7 @@ using cuda::kPiece;
 using cuda::kPrivatePiece;
 using cuda::kSuccess;
 
+constexpr std::size_t kUsualStack = 1024;
 /// Large requests are not tried without a look at what there is.
 constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
 
@@ -393,6 +394,12 @@ Result<std::unique_ptr<ClientMemory>> make_cuda_client_memory(Bytes capacity, co
     cuda::Status status = driver.retain_primary_context(&context, gpu.ordinal);
     if (status == kSuccess) status = driver.set_current(context);
     if (status != kSuccess) return Error{"no context on the GPU: " + driver.name_of(status)};
+    // Of a context of half a GiB half is stack for every thread that the GPU could run, which kernels hardly use; the driver
+    // makes it larger for those that do. What was set on purpose is left alone.
+    std::size_t stack = 0;
+    if (driver.get_limit(&stack, cuda::kLimitStackSize) == kSuccess && stack == kUsualStack) {
+        driver.set_limit(cuda::kLimitStackSize, kUsualStack / 2);
+    }
     // Twice the capacity, and one piece to copy through: gaps between blocks cost address space only.
     const std::uint64_t size = (static_cast<std::uint64_t>(capacity.count) / kPiece + 1) * 2 * kPiece;
     cuda::Address lane = 0;

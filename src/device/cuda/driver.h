@@ -52,6 +52,7 @@ inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
+inline constexpr int kLimitStackSize = 0;
 inline constexpr int kAttributeVirtualMemory = 102;      ///< virtual memory management is supported
 inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory can be passed on as descriptors
 
@@ -69,6 +70,8 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(retain_primary_context, "cuDevicePrimaryCtxRetain", (Context * context, Ordinal device))                              \
     X(get_current, "cuCtxGetCurrent", (Context * context))                                                                  \
     X(set_current, "cuCtxSetCurrent", (Context context))                                                                    \
+    X(get_limit, "cuCtxGetLimit", (std::size_t * value, int limit))                                                         \
+    X(set_limit, "cuCtxSetLimit", (int limit, std::size_t value))                                                           \
     X(memory_info, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                            \
     X(memory_granularity, "cuMemGetAllocationGranularity",                                                                  \
       (std::size_t * granularity, const AllocationProperties* properties, int option))                                      \

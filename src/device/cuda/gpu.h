@@ -13,7 +13,7 @@ namespace salus::device::cuda {
 /// pieces, since a part of a handle cannot be mapped.
 inline constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
 /// Private memory comes in smaller ones: they are not passed on, and unused parts are waste.
-inline constexpr std::uint64_t kPrivatePiece = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kPrivatePiece = std::uint64_t{4} << 20;
 
 struct Gpu {
     const Driver* driver = nullptr;
