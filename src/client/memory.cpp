@@ -84,8 +84,15 @@ void Memory::used_on(const void* start, device::Stream stream) {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(start);
     if (found == blocks_.end() || stream == found->second.stream) return;
-    found->second.shared = true;
+    std::vector<device::Stream>& others = found->second.others;
+    if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
     device_.uses(stream);
+}
+
+/// We are told once that a stream uses a block, and it may do so until the block is freed.
+void Memory::note_uses(const Block& block) {
+    device_.uses(block.stream);
+    for (const device::Stream stream : block.others) device_.uses(stream);
 }
 
 void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside) {
@@ -148,7 +155,7 @@ void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const
     std::byte* start = (place == Place::kLane ? device_.lane_window() : device_.private_window()) + offset;
     const Predictor::Ticket ticket = allocation ? allocation->ticket : 0;
     note({true, allocation != nullptr, ticket, size});
-    blocks_.emplace(start, Block{offset, size, place, /*shared=*/false, home_, allocation != nullptr, ticket, iteration_});
+    blocks_.emplace(start, Block{offset, size, place, home_, {}, allocation != nullptr, ticket, iteration_});
     ++usage_.allocations;
     usage_.allocated += size;
     usage_.in_use += size;
@@ -172,8 +179,12 @@ bool Memory::back(device::Range range) {
     };
     if (go_on()) return note_held();
     // What is kept for later may be what is missing now.
+    device_.uses(home_);
     device_.fence();
     device_.drain();
+    for (const auto& [start, block] : blocks_) {
+        if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
+    }
     leftovers_.give_back_all();
     if (go_on()) return note_held();
     note_held();
@@ -221,8 +232,9 @@ void Memory::free(void* start) {
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
     if (block.place == Place::kLane) --lane_blocks_;
     if (block.place == Place::kPrivate && of_this_iteration) missed_ += block.size;
-    const bool in_flight = block.shared || block.stream != home_;  // see Note [Streams]
+    const bool in_flight = !block.others.empty() || block.stream != home_;  // see Note [Streams]
     if (!in_flight || reuse_at_once_) return release(block);
+    note_uses(block);
     late_.push_back({block, iteration_});
     late_bytes_ += block.size;
 }
