@@ -339,11 +339,8 @@ bool Memory::boundary() {
         device_.drain();
         release_late(iteration_ + 1);
     }
-    for (const device::Range& range : dead_) {
-        if (device_.restore_lane(range)) lane_.free(range.offset);
-    }
-    dead_.clear();
     const bool clean = evacuate_all();
+    if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
@@ -414,6 +411,14 @@ bool Memory::evacuate(Block& block) {
     page_.evacuations.fetch_add(1, std::memory_order_relaxed);
     page_.evacuated_bytes.fetch_add(block.size, std::memory_order_relaxed);
     return true;
+}
+
+/// Where evacuated blocks have died. What else lies in the same pieces of memory has to be evacuated by then.
+void Memory::bring_back_lane() {
+    for (const device::Range& range : dead_) {
+        if (device_.restore_lane(range)) lane_.free(range.offset);
+    }
+    dead_.clear();
 }
 
 /// True if nothing alive is left in the lane.

@@ -152,6 +152,7 @@ private:
     bool note_held();
     void leave_lane();
     bool evacuate(Block& block);
+    void bring_back_lane();
     void learn();
     Needs replay() const;
     void note(const Step& step);
