@@ -275,7 +275,7 @@ void Memory::let_go(device::Range range) {
 }
 
 /// What a profiling turn used is wanted by others; later on, the next iterations want the same.
-void Memory::give_back_leftovers(bool drained) {
+void Memory::give_back_leftovers(bool drained, bool passed) {
     const std::uint64_t before = mapped_ == 0 ? iteration_ : iteration_ - std::min(iteration_, kKeptIterations);
     const bool too_many = device_.asynchronous() && leftovers_.bytes() > in_use_ / 2 + kKeptBytes;
     if (!too_many && !leftovers_.any_before(before)) return;
@@ -283,9 +283,9 @@ void Memory::give_back_leftovers(bool drained) {
         device_.drain();
         drained = true;
     }
-    // Older than the last fence, and that has passed: then nothing in flight uses it.
+    // Older than the fence that has passed: then nothing in flight uses it.
     if (drained && too_many) leftovers_.give_back_all();
-    else if (drained || device_.passed()) leftovers_.give_back_before(before);
+    else if (drained || passed) leftovers_.give_back_before(before);
 }
 
 bool Memory::in_lane(const void* block) {
@@ -331,7 +331,9 @@ void Memory::turn_begins() {
 
 bool Memory::boundary() {
     const std::lock_guard lock(mutex_);
-    if (!late_.empty() && device_.passed()) release_late(iteration_);  // the last fence was at the last boundary
+    // The last fence was at the last boundary: what was freed before that is through. The one below has hardly passed yet.
+    const bool passed = (!late_.empty() || leftovers_.bytes() > 0) && device_.passed();
+    if (passed) release_late(iteration_);
     device_.uses(home_);
     device_.fence();
     const bool drain = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
@@ -344,7 +346,7 @@ bool Memory::boundary() {
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
-    give_back_leftovers(drain);
+    give_back_leftovers(drain, passed);
     note_held();
     if (device_.backed() > persistent_.get())
         page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);

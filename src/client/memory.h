@@ -159,7 +159,7 @@ private:
     void count_private(std::int64_t change);
     bool evacuate_all();
     void let_go(device::Range range);
-    void give_back_leftovers(bool drained);
+    void give_back_leftovers(bool drained, bool passed);
 
     ControlPage& page_;
     device::ClientMemory& device_;
