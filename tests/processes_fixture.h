@@ -144,7 +144,7 @@ public:
         std::vector<std::string> command = {SALUSD_BINARY, "--config", "/dev/null", "--socket",
                                             socket(),      "--state",  state()};
         command.insert(command.end(), options_.begin(), options_.end());
-        service_ = Process(command, {}, path("salusd-" + std::to_string(services_++) + ".log"));
+        service_ = Process(command, also, path("salusd-" + std::to_string(services_++) + ".log"));
         ASSERT_TRUE(eventually([&] { return wire::connect_to(socket()).ok(); })) << service_.output();
     }
     Process& service() { return service_; }
@@ -158,7 +158,9 @@ public:
         return all;
     }
     std::map<std::string, std::string> environment() const {
-        return {{"SALUS_SOCKET", socket()}, {"SALUS_STATE", state()}, {"SALUS_PAGE_DIR", directory_}};
+        std::map<std::string, std::string> all = also;
+        all.insert({{"SALUS_SOCKET", socket()}, {"SALUS_STATE", state()}, {"SALUS_PAGE_DIR", directory_}});
+        return all;
     }
 
     /// salus-job with these options; it is owned here, and the reference holds until the test ends.
@@ -199,6 +201,8 @@ public:
         const std::uint64_t from = iterations(name);
         return eventually([&] { return iterations(name) >= from + more; });
     }
+
+    std::map<std::string, std::string> also;  ///< in the environment of all that is started
 
 private:
     std::vector<std::string> options_;

@@ -84,8 +84,15 @@ void Memory::used_on(const void* start, device::Stream stream) {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(start);
     if (found == blocks_.end() || stream == found->second.stream) return;
-    found->second.shared = true;
+    std::vector<device::Stream>& others = found->second.others;
+    if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
     device_.uses(stream);
+}
+
+/// We are told once that a stream uses a block, and it may do so until the block is freed.
+void Memory::note_uses(const Block& block) {
+    device_.uses(block.stream);
+    for (const device::Stream stream : block.others) device_.uses(stream);
 }
 
 void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside) {
@@ -148,7 +155,7 @@ void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const
     std::byte* start = (place == Place::kLane ? device_.lane_window() : device_.private_window()) + offset;
     const Predictor::Ticket ticket = allocation ? allocation->ticket : 0;
     note({true, allocation != nullptr, ticket, size});
-    blocks_.emplace(start, Block{offset, size, place, /*shared=*/false, home_, allocation != nullptr, ticket, iteration_});
+    blocks_.emplace(start, Block{offset, size, place, home_, {}, allocation != nullptr, ticket, iteration_});
     ++usage_.allocations;
     usage_.allocated += size;
     usage_.in_use += size;
@@ -172,8 +179,12 @@ bool Memory::back(device::Range range) {
     };
     if (go_on()) return note_held();
     // What is kept for later may be what is missing now.
+    device_.uses(home_);
     device_.fence();
     device_.drain();
+    for (const auto& [start, block] : blocks_) {
+        if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
+    }
     leftovers_.give_back_all();
     if (go_on()) return note_held();
     note_held();
@@ -221,8 +232,9 @@ void Memory::free(void* start) {
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
     if (block.place == Place::kLane) --lane_blocks_;
     if (block.place == Place::kPrivate && of_this_iteration) missed_ += block.size;
-    const bool in_flight = block.shared || block.stream != home_;  // see Note [Streams]
+    const bool in_flight = !block.others.empty() || block.stream != home_;  // see Note [Streams]
     if (!in_flight || reuse_at_once_) return release(block);
+    note_uses(block);
     late_.push_back({block, iteration_});
     late_bytes_ += block.size;
 }
@@ -263,7 +275,7 @@ void Memory::let_go(device::Range range) {
 }
 
 /// What a profiling turn used is wanted by others; later on, the next iterations want the same.
-void Memory::give_back_leftovers(bool passed, bool drained) {
+void Memory::give_back_leftovers(bool drained, bool passed) {
     const std::uint64_t before = mapped_ == 0 ? iteration_ : iteration_ - std::min(iteration_, kKeptIterations);
     const bool too_many = device_.asynchronous() && leftovers_.bytes() > in_use_ / 2 + kKeptBytes;
     if (!too_many && !leftovers_.any_before(before)) return;
@@ -271,6 +283,7 @@ void Memory::give_back_leftovers(bool passed, bool drained) {
         device_.drain();
         drained = true;
     }
+    // Older than the fence that has passed: then nothing in flight uses it.
     if (drained && too_many) leftovers_.give_back_all();
     else if (drained || passed) leftovers_.give_back_before(before);
 }
@@ -318,7 +331,8 @@ void Memory::turn_begins() {
 
 bool Memory::boundary() {
     const std::lock_guard lock(mutex_);
-    const bool passed = device_.passed();  // all that was under way at the last boundary
+    // The last fence was at the last boundary: what was freed before that is through. The one below has hardly passed yet.
+    const bool passed = (!late_.empty() || leftovers_.bytes() > 0) && device_.passed();
     if (passed) release_late(iteration_);
     device_.uses(home_);
     device_.fence();
@@ -327,15 +341,12 @@ bool Memory::boundary() {
         device_.drain();
         release_late(iteration_ + 1);
     }
-    for (const device::Range& range : dead_) {
-        if (device_.restore_lane(range)) lane_.free(range.offset);
-    }
-    dead_.clear();
     const bool clean = evacuate_all();
+    if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
-    give_back_leftovers(passed, drain);
+    give_back_leftovers(drain, passed);
     note_held();
     if (device_.backed() > persistent_.get())
         page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);
@@ -402,6 +413,14 @@ bool Memory::evacuate(Block& block) {
     page_.evacuations.fetch_add(1, std::memory_order_relaxed);
     page_.evacuated_bytes.fetch_add(block.size, std::memory_order_relaxed);
     return true;
+}
+
+/// Where evacuated blocks have died. What else lies in the same pieces of memory has to be evacuated by then.
+void Memory::bring_back_lane() {
+    for (const device::Range& range : dead_) {
+        if (device_.restore_lane(range)) lane_.free(range.offset);
+    }
+    dead_.clear();
 }
 
 /// True if nothing alive is left in the lane.

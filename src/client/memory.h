@@ -112,8 +112,8 @@ private:
         std::uint64_t offset = 0;
         std::uint64_t size = 0;  ///< as the arena counts
         Place place{};
-        bool shared = false;  ///< used on another stream, too
         device::Stream stream = 0;
+        std::vector<device::Stream> others{};  ///< that use it, too
         bool has_ticket = false;
         Predictor::Ticket ticket{};
         std::uint64_t iteration = 0;  ///< in which it was born
@@ -146,18 +146,20 @@ private:
     void* enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation);
     bool back(device::Range range);
     void release(const Block& block);
+    void note_uses(const Block& block);
     void release_late(std::uint64_t freed_before);
     void change_home();
     bool note_held();
     void leave_lane();
     bool evacuate(Block& block);
+    void bring_back_lane();
     void learn();
     Needs replay() const;
     void note(const Step& step);
     void count_private(std::int64_t change);
     bool evacuate_all();
     void let_go(device::Range range);
-    void give_back_leftovers(bool passed, bool drained);
+    void give_back_leftovers(bool drained, bool passed);
 
     ControlPage& page_;
     device::ClientMemory& device_;

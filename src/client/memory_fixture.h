@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,12 +61,35 @@ public:
     bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
         return real_->add_lane_memory(first, std::move(pieces));
     }
-    bool resize_lane(std::uint64_t size) override { return !fail_map_lane && real_->resize_lane(size); }
-    void drop_lane() override { real_->drop_lane(); }
-    bool make_private(device::Range range) override { return !fail_make_private && real_->make_private(range); }
-    bool restore_lane(device::Range range) override { return !fail_map_lane && real_->restore_lane(range); }
-    bool back_private(device::Range range) override { return !fail_back_private && real_->back_private(range); }
-    void discard_private(device::Range range) override { real_->discard_private(range); }
+    bool resize_lane(std::uint64_t size) override {
+        if (size < shown_) takes_out("resize_lane");
+        if (fail_map_lane || !real_->resize_lane(size)) return false;
+        shown_ = size;
+        return true;
+    }
+    void drop_lane() override {
+        if (shown_ > 0) takes_out("drop_lane");
+        shown_ = 0;
+        real_->drop_lane();
+    }
+    bool make_private(device::Range range) override {
+        takes_out("make_private");
+        return !fail_make_private && real_->make_private(range);
+    }
+    bool restore_lane(device::Range range) override {
+        takes_out("restore_lane");
+        return !fail_map_lane && real_->restore_lane(range);
+    }
+    bool back_private(device::Range range) override {
+        if (fail_back_private || held + range.size > held_most || !real_->back_private(range)) return false;
+        held += range.size;
+        return true;
+    }
+    void discard_private(device::Range range) override {
+        takes_out("discard_private");
+        held -= range.size;
+        real_->discard_private(range);
+    }
     bool page_out(const std::vector<device::Range>& own) override { return real_->page_out(own); }
     bool page_in() override { return real_->page_in(); }
     void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
@@ -75,14 +99,17 @@ public:
     bool asynchronous() const override { return work_in_flight || real_->asynchronous(); }
     void uses(device::Stream stream) override { used.insert(stream); }
     void order(device::Stream first, device::Stream second) override { ordered.push_back({first, second}); }
-    void fence() override { ++fences; }
+    void fence() override {
+        ++fences;
+        marked = std::exchange(used, {});
+    }
     bool passed() override { return has_passed; }
     void drain() override { ++drains; }
     void turn_begins(device::Stream) override {}
     std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
     std::uint64_t lane_unit() const override { return real_->lane_unit(); }
     bool is_host() const override { return real_->is_host(); }
-    std::uint64_t backed() const override { return real_->backed(); }
+    std::uint64_t backed() const override { return work_in_flight ? held : real_->backed(); }
 
     bool fail_map_lane = false;
     bool fail_make_private = false;
@@ -91,10 +118,19 @@ public:
     bool has_passed = true;
     int fences = 0;
     int drains = 0;
-    std::set<device::Stream> used;
+    std::set<device::Stream> used;    ///< since the last fence ...
+    std::set<device::Stream> marked;  ///< ... and by it
     std::vector<std::pair<device::Stream, device::Stream>> ordered;
+    std::uint64_t held = 0;                               ///< bytes that were backed and not discarded
+    std::uint64_t held_most = kPlenty;                    ///< no more than that is there
+    std::function<void(const std::string&)> on_take_out;  ///< memory leaves the address space, by this call
 
 private:
+    void takes_out(const char* call) const {
+        if (on_take_out) on_take_out(call);
+    }
+
+    std::uint64_t shown_ = 0;  ///< of the lane
     std::unique_ptr<device::ClientMemory> real_;
 };
 

@@ -252,6 +252,31 @@ bool is_reserved(Address start, std::uint64_t size) {
     return start + size <= reservation->first + reservation->second;
 }
 
+/// The parts of a mapped range that were ever written to; the others are holes, and zero.
+std::map<Address, Address> written_in(Address start, Address end) {
+    std::map<Address, Address> parts;
+    for (auto mapping = std::prev(state.mappings.upper_bound(start)); mapping != state.mappings.end(); ++mapping) {
+        const auto [at, shown] = *mapping;
+        if (at >= end) break;
+        const int file = shown.memory->descriptor;
+        const auto stop = static_cast<off_t>(std::min(end - at, shown.memory->size));
+        for (auto from = static_cast<off_t>(std::max(start, at) - at); from < stop;) {
+            const off_t data = ::lseek(file, from, SEEK_DATA);
+            if (data < 0 || data >= stop) break;
+            from = std::min(::lseek(file, data, SEEK_HOLE), stop);
+            parts[at + static_cast<Address>(data)] = at + static_cast<Address>(from);
+        }
+    }
+    return parts;
+}
+
+/// Holes stay holes: to copy them would cost a page, and a fault, for every 4 KiB. REQUIRES: both are mapped.
+void copy(Address to, Address from, std::uint64_t size) {
+    for (const auto& [start, end] : written_in(to, to + size)) std::memset(pointer(start), 0, end - start);
+    for (const auto& [start, end] : written_in(from, from + size))
+        std::memcpy(pointer(to + (start - from)), pointer(start), end - start);
+}
+
 bool put_back_reservation(Address start, std::uint64_t size) {
     return ::mmap(pointer(start), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
            MAP_FAILED;
@@ -609,7 +634,7 @@ Status copy_on_device(Address to, Address from, std::size_t size, Stream stream)
     SALUS_STANDIN_REQUIRE(may_access(to, size, PROT_WRITE) && may_access(from, size, PROT_READ));
     enqueue(*queue, {.duration = latency(), .started = Clock::now(), .run = [=] {
                          if (!may_access(to, size, PROT_WRITE) || !may_access(from, size, PROT_READ)) return false;
-                         std::memmove(pointer(to), pointer(from), size);
+                         copy(to, from, size);
                          return true;
                      }});
     return kSuccess;

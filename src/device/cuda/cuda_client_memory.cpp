@@ -76,20 +76,12 @@ public:
         const Scope scope(*this);
         const std::size_t wanted = (size + kPiece - 1) / kPiece;
         if (wanted > pieces_.size() || size > size_) return false;
-        while (mapped_ > wanted) {
-            if (!evacuated_.contains(--mapped_)) unmap_lane(mapped_);
+        const std::size_t before = mapped_;
+        hide(wanted);
+        if (!show(wanted)) {
+            hide(before);
+            return false;
         }
-        // Access is set for many at once: that is what takes the time.
-        std::size_t from = mapped_;
-        for (; mapped_ < wanted; ++mapped_) {
-            if (evacuated_.contains(mapped_)) {
-                if (!set_access(from, mapped_)) return false;
-                from = mapped_ + 1;
-            } else if (driver_.memory_map(lane_ + mapped_ * kPiece, kPiece, 0, pieces_[mapped_], 0) != kSuccess) {
-                return false;
-            }
-        }
-        if (!set_access(from, mapped_)) return false;
         forget_pieces(mapped_);
         return true;
     }
@@ -282,6 +274,27 @@ private:
         return from >= to || driver_.memory_set_access(lane_ + from * kPiece, (to - from) * kPiece, &access_, 1) == kSuccess;
     }
 
+    /// So many pieces at least, of those that are not evacuated. False: some of them are there, and cannot be used.
+    bool show(std::size_t wanted) {
+        std::size_t from = mapped_;
+        for (; mapped_ < wanted; ++mapped_) {
+            // Access is set for many at once: that is what takes the time.
+            if (evacuated_.contains(mapped_)) {
+                if (!set_access(from, mapped_)) return false;
+                from = mapped_ + 1;
+            } else if (driver_.memory_map(lane_ + mapped_ * kPiece, kPiece, 0, pieces_[mapped_], 0) != kSuccess) {
+                return false;
+            }
+        }
+        return set_access(from, mapped_);
+    }
+    /// ... and at most.
+    void hide(std::size_t wanted) {
+        while (mapped_ > wanted) {
+            if (!evacuated_.contains(--mapped_)) unmap_lane(mapped_);
+        }
+    }
+
     void unmap_lane(std::size_t piece) const { driver_.memory_unmap(lane_ + piece * kPiece, kPiece); }
 
     void forget_pieces(std::size_t from) {
@@ -331,27 +344,38 @@ private:
         driver_.memory_unmap(aside, kPiece);
         if (ok) {
             unmap_lane(piece);
-            ok = driver_.memory_map(at, kPiece, 0, handle, 0) == kSuccess &&
-                 driver_.memory_set_access(at, kPiece, &access_, 1) == kSuccess;
+            ok = map_piece(piece, handle);
+            if (!ok) map_piece(piece, pieces_[piece]);
         }
         if (ok) return handle;
         driver_.memory_release(handle);
-        driver_.memory_map(at, kPiece, 0, pieces_[piece], 0);  // if it was unmapped
-        set_access(piece, piece + 1);
         return 0;
     }
 
-    /// One block less in each of these; where none is left the lane shows through again.
+    /// This memory in the place of a piece of the lane that has none.
+    bool map_piece(std::uint64_t piece, Handle handle) const {
+        if (driver_.memory_map(lane_ + piece * kPiece, kPiece, 0, handle, 0) != kSuccess) return false;
+        if (set_access(piece, piece + 1)) return true;
+        unmap_lane(piece);
+        return false;
+    }
+
+    /// One block less in each of these; where none is left the lane shows through again. Where it cannot, the piece stays as
+    /// it is, for good: other blocks may lie in it.
     bool release_evacuated(std::uint64_t first, std::uint64_t last) {
         bool ok = true;
         for (std::uint64_t piece = first; piece <= last; ++piece) {
             const auto found = evacuated_.find(piece);
             if (found == evacuated_.end() || --found->second.blocks > 0) continue;
-            put_away(lane_ + piece * kPiece, kPiece, found->second.handle);
+            unmap_lane(piece);
+            const bool shown = piece >= mapped_ || map_piece(piece, pieces_[piece]);
+            ok = ok && shown;
+            if (!shown && map_piece(piece, found->second.handle)) {
+                found->second.blocks = 1;
+                continue;
+            }
+            driver_.memory_release(found->second.handle);
             evacuated_.erase(found);
-            if (piece >= mapped_) continue;
-            ok = driver_.memory_map(lane_ + piece * kPiece, kPiece, 0, pieces_[piece], 0) == kSuccess &&
-                 set_access(piece, piece + 1) && ok;
         }
         return ok;
     }

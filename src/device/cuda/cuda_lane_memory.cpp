@@ -29,12 +29,16 @@ public:
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         std::vector<cuda::Handle>& pieces = lanes_[lane];
+        const std::size_t before = pieces.size();
         const std::size_t wanted = pieces_for(size);
         const cuda::AllocationProperties properties = cuda::memory_of(gpu_.ordinal);
         while (pieces.size() < wanted) {
             cuda::Handle handle = 0;
             const cuda::Status status = driver_.memory_create(&handle, kPiece, &properties, 0);
-            if (status != kSuccess) return Error{"no memory for a lane: " + driver_.name_of(status)};
+            if (status != kSuccess) {
+                for (; pieces.size() > before; pieces.pop_back()) driver_.memory_release(pieces.back());
+                return Error{"no memory for a lane: " + driver_.name_of(status)};
+            }
             pieces.push_back(handle);
         }
         return true;

@@ -1,0 +1,464 @@
+// A service and jobs on the stand-in GPU: lanes in its memory, what else is used there, MPS, and machines without any.
+#include <algorithm>
+#include <set>
+
+#include "device/cuda/nvml.h"
+#include "tests/processes_fixture.h"
+#include "tests/standin/standin_fixture.h"
+
+namespace salus::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr int kContextMiB = 64;
+constexpr int kPieceMiB = 64;
+
+Words operator+(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+std::size_t count_of(const std::string& what, const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+    return count;
+}
+
+/// The stand-in in the place of a driver, for all that a machine starts.
+void add_gpu(Machine& machine, const Environment& settings) {
+    machine.also["LD_LIBRARY_PATH"] = SALUS_STANDIN_DIR;
+    machine.also["SALUS_STANDIN_STATE"] = machine.path("gpu");
+    for (const auto& [name, value] : settings) machine.also[name] = value;
+}
+
+/// A machine with a GPU, of which its management library tells.
+class GpuMachine : public Machine {
+public:
+    explicit GpuMachine(const Words& options = {}, const Environment& settings = {})
+        : Machine(Words{"--device", "cuda"} + options, /*start=*/false) {
+        add_gpu(*this, settings);
+        watcher_ = std::make_unique<Part>(also, [](const Line& line) {
+            Standin::load();
+            const auto nvml = device::cuda::Nvml::open("GPU-5a1d5a1d-0000-4000-8000-000000000000");
+            for (int what = line.hear(); what != kEnd; what = line.hear()) {
+                std::int64_t answer = 0;
+                const auto by_process = *nvml.value().used_by_process();
+                if (what == kAll) answer = nvml.value().used()->count;
+                else if (what == kProcesses) answer = static_cast<std::int64_t>(by_process.size()) * kMiB;
+                else if (by_process.contains(what)) answer = by_process.at(what).count;
+                line.say(static_cast<int>(answer / kMiB));
+            }
+        });
+        start_service();
+    }
+    ~GpuMachine() { watcher_->line().say(kEnd); }
+
+    int used_mib() const { return ask(kAll); }
+    int used_mib(pid_t pid) const { return ask(pid); }
+    /// With a context.
+    int processes() const { return ask(kProcesses); }
+    std::int64_t capacity_mib() const { return status()["service"].value("capacity", std::int64_t{0}) / kMiB; }
+    std::int64_t lanes_mib() const {
+        std::int64_t sum = 0;
+        const nlohmann::json all = status();
+        for (const nlohmann::json& lane : all["service"]["lanes"]) sum += lane.value("charge", std::int64_t{0}) / kMiB;
+        return sum;
+    }
+
+private:
+    static constexpr int kEnd = -1, kAll = -2, kProcesses = -3;
+    int ask(int what) const {
+        watcher_->line().say(what);
+        return watcher_->line().hear();
+    }
+    std::unique_ptr<Part> watcher_;
+};
+
+/// A process that has nothing to do with Salus, and so much memory beside its context.
+std::unique_ptr<Part> ballast(const GpuMachine& machine, std::int64_t mib) {
+    auto part = std::make_unique<Part>(machine.also, [mib](const Line& line) {
+        const Standin gpu = Standin::start();
+        const device::cuda::AllocationProperties properties;
+        device::cuda::Handle handle = 0;
+        EXPECT_EQ(gpu.memory_create(&handle, static_cast<std::size_t>(mib * kMiB), &properties, 0), 0);
+        line.say();
+        line.hear();
+    });
+    part->line().hear();
+    return part;
+}
+void end(std::unique_ptr<Part> part) {
+    part->line().say();
+    EXPECT_EQ(part->status(), 0);
+}
+
+Words job_of(const std::string& persistent, const std::string& ephemeral, const std::string& iterations = "1000000") {
+    return {"--persistent", persistent, "--ephemeral", ephemeral, "--block",      "8MiB",
+            "--work",       "200",      "--touch",     "pages",   "--iterations", iterations};
+}
+
+// --------------------------------------------------------------------------------------------------------------- sharing
+
+TEST(CudaSharing, SurvivorsAreEvacuatedAndResultsAreThoseOfRunningAlone) {
+    const Words job = {"--persistent", "16MiB", "--ephemeral",  "48MiB", "--block", "8MiB",
+                       "--work",       "100",   "--iterations", "25",    "--touch", "pages"};
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
+    std::vector<Process*> running;
+    for (int i = 0; i < 3; ++i) {
+        // The first keeps a block in every iteration: the next survivor lies in the piece that was evacuated for the last.
+        const Words own = {"--survive", std::to_string(1 + 3 * i), "--seed", std::to_string(i + 1)};
+        EXPECT_EQ(machine.job("alone" + std::to_string(i), job + own + Words{"--alone"}).wait(), 0);
+        running.push_back(&machine.job("shared" + std::to_string(i), job + own));
+    }
+    for (int i = 0; i < 3; ++i) {
+        const std::string number = std::to_string(i);
+        Process& process = *running[static_cast<std::size_t>(i)];
+        EXPECT_EQ(process.wait(), 0) << process.output();
+        const nlohmann::json report = machine.report("shared" + number);
+        EXPECT_EQ(report["digest"], machine.report("alone" + number)["digest"]);
+        EXPECT_GE(report["counters"].value("evacuations", 0), i == 0 ? 20 : 2) << report;
+        EXPECT_GE(report["counters"].value("turns", 0), 20) << report;
+        EXPECT_EQ(report["counters"].value("shared", 0), 1) << report;
+    }
+    EXPECT_EQ(machine.status()["service"].value("device", ""), "cuda");
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == 0; })) << machine.used_mib();
+}
+
+TEST(CudaSharing, ThreeJobsInOneLaneNeedTheirContextsTheSumOfPAndOneT) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
+    const int p_mib = 32, t_mib = 2 * kPieceMiB;
+    for (int i = 0; i < 3; ++i) machine.job("job" + std::to_string(i), job_of("32MiB", "120MiB"));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(eventually([&] { return machine.iterations("job" + std::to_string(i)) >= 12; })) << machine.status();
+    }
+    int most = 0;
+    for (int sample = 0; sample < 20; ++sample) {
+        most = std::max(most, machine.used_mib());
+        sleep_s(0.01);
+    }
+    EXPECT_LE(most, 3 * kContextMiB + 3 * p_mib + t_mib);
+    const nlohmann::json status = machine.status();
+    ASSERT_EQ(status["service"]["lanes"].size(), 1u);
+    EXPECT_EQ(status["service"]["lanes"][0].value("size", std::int64_t{0}), t_mib * kMiB);
+    EXPECT_GE(status["service"].value("reserved", std::int64_t{0}), most * kMiB) << "what is in use is known to the service";
+    for (int i = 0; i < 3; ++i) {
+        const nlohmann::json row = machine.row("job" + std::to_string(i));
+        EXPECT_GE(row.value("lane_peak", std::int64_t{0}), 120 * kMiB) << row;
+        EXPECT_GE(row.value("persistent", std::int64_t{0}), (kContextMiB + p_mib) * kMiB) << row;
+    }
+}
+
+TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
+    Process& other = machine.job("other", job_of("16MiB", "32MiB"));
+    Process& grower = machine.job("grower", job_of("16MiB", "32MiB", "40") + Words{"--grow-at", "20", "--grow-persistent",
+                                                                                   "64MiB", "--grow-ephemeral", "160MiB"});
+    EXPECT_EQ(grower.wait(), 0) << grower.output();
+    EXPECT_GE(machine.report("grower")["counters"].value("lane_peak", std::int64_t{0}), 152 * kMiB);
+    // What it needs is the lane's to give: none of its blocks is taken for private.
+    Process& in_lane = machine.job("in_lane", job_of("16MiB", "32MiB", "20") + Words{"--grow-at", "10", "--grow-ephemeral",
+                                                                                     "200MiB", "--alloc", "ephemeral"});
+    EXPECT_EQ(in_lane.wait(), 0) << in_lane.output();
+    EXPECT_GE(machine.report("in_lane")["counters"].value("lane_peak", std::int64_t{0}), 200 * kMiB);
+    for (const char* kind : {"auto", "ephemeral"}) {
+        Process& glutton = machine.job("glutton", job_of("16MiB", "32MiB", "40") +
+                                                      Words{"--grow-at", "20", "--grow-ephemeral", "2GiB", "--alloc", kind});
+        EXPECT_EQ(glutton.wait(), 1) << kind;
+        EXPECT_NE(glutton.output().find("out of memory"), std::string::npos) << glutton.output();
+    }
+    EXPECT_TRUE(machine.goes_on("other", 10));
+    EXPECT_TRUE(eventually([&] { return machine.lanes_mib() == kPieceMiB; })) << machine.status();
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
+    EXPECT_TRUE(other.runs());
+}
+
+TEST(CudaSharing, WhoIsKilledInMidIterationLeavesItsMemoryToTheOthers) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
+    Process& other = machine.job("other", job_of("16MiB", "48MiB"));
+    Process& victim = machine.job("victim", job_of("64MiB", "192MiB") + Words{"--crash-at", "12", "--crash", "during"});
+    EXPECT_EQ(victim.wait(), 128 + SIGKILL) << victim.output();
+    EXPECT_TRUE(eventually([&] { return machine.row("victim").empty(); }));
+    EXPECT_TRUE(machine.goes_on("other", 20));
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
+    EXPECT_EQ(machine.used_mib(other.pid()), kContextMiB + 16);
+    Process& next = machine.job("next", job_of("64MiB", "192MiB", "10"));
+    EXPECT_EQ(next.wait(), 0) << next.output();
+    EXPECT_EQ(machine.report("next")["counters"].value("shared", 0), 1);
+}
+
+// -------------------------------------------------------------------------------------------------------------- restarts
+
+TEST(CudaSharing, JobsAttachToTheNextServiceAndLoseNothing) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
+    std::vector<Process*> running;
+    for (int i = 0; i < 2; ++i) {
+        const std::string name = "job" + std::to_string(i);
+        running.push_back(&machine.job(
+            name, job_of("16MiB", "48MiB", "120") + Words{"--survive", "11", "--log", machine.path(name + ".log")}));
+    }
+    for (int restart = 0; restart < 2; ++restart) {
+        for (int i = 0; i < 2; ++i) ASSERT_TRUE(machine.goes_on("job" + std::to_string(i), 15));
+        machine.service().signal(SIGKILL);
+        machine.service().wait();
+        machine.start_service();
+    }
+    for (int i = 0; i < 2; ++i) {
+        const std::string name = "job" + std::to_string(i);
+        EXPECT_EQ(running[static_cast<std::size_t>(i)]->wait(), 0) << running[static_cast<std::size_t>(i)]->output();
+        std::istringstream log(text_of(machine.path(name + ".log")));
+        int expected = 0;
+        for (std::string line; std::getline(log, line); ++expected) ASSERT_EQ(line, "iteration " + std::to_string(expected));
+        EXPECT_EQ(expected, 120);
+        const nlohmann::json report = machine.report(name);
+        EXPECT_EQ(report["counters"]["attachments"], 3) << report;
+        EXPECT_EQ(report["counters"]["shared"], 1) << report;
+    }
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == 0; })) << machine.used_mib();
+}
+
+TEST(CudaSharing, WithoutAServiceForLongAJobGoesOnAlone) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1"});
+    Process& job =
+        machine.job("orphan", job_of("16MiB", "48MiB", "300") + Words{"--survive", "9"}, {{"SALUS_ORPHAN_WAIT", "0.2"}});
+    ASSERT_TRUE(machine.goes_on("orphan"));
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_EQ(machine.report("orphan")["counters"]["shared"], 0);
+    EXPECT_NE(job.output().find("runs on without sharing"), std::string::npos) << job.output();
+}
+
+// ------------------------------------------------------------------------------------------------------ others on the GPU
+
+TEST(CudaSharing, WhatOthersUseIsNotJobsToHave) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1"});
+    machine.job("job", job_of("16MiB", "48MiB"));
+    ASSERT_TRUE(machine.goes_on("job", 10));
+    EXPECT_TRUE(eventually([&] { return machine.capacity_mib() == 1024; })) << machine.capacity_mib();
+    std::unique_ptr<Part> other = ballast(machine, 300);
+    EXPECT_TRUE(eventually([&] { return machine.capacity_mib() == 1024 - kContextMiB - 300; })) << machine.capacity_mib();
+    Process& large =
+        machine.job("large", job_of("100MiB", "500MiB", "5") + Words{"--profile-known", "--alloc", "ephemeral"});
+    EXPECT_TRUE(eventually([&] { return machine.row("large").value("waiting_now_s", 0.0) > 0.2; })) << machine.status();
+    EXPECT_EQ(machine.row("large").value("waits_for", ""), "memory");
+    end(std::move(other));
+    EXPECT_TRUE(eventually([&] { return machine.capacity_mib() == 1024; })) << machine.capacity_mib();
+    EXPECT_EQ(large.wait(), 0) << large.output();
+    EXPECT_TRUE(machine.goes_on("job"));
+}
+
+TEST(CudaSharing, JobsStartWhenThereIsRoomForTheirContexts) {
+    // Room for two contexts: whoever starts while there is none has no memory on the GPU, and shares nothing.
+    GpuMachine machine(
+        {"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"},
+        {{"SALUS_STANDIN_CONTEXT", std::to_string(600 * kMiB)}, {"SALUS_STANDIN_MEMORY", std::to_string(1800 * kMiB)}});
+    std::vector<Process> runs;
+    for (int i = 0; i < 4; ++i) {
+        const std::string name = "job" + std::to_string(i);
+        runs.push_back(machine.salus(Words{"run", "--name", name, "--", SALUS_JOB_BINARY, "--report",
+                                           machine.path(name + ".json"), "--think-ms", "10"} +
+                                     job_of("16MiB", "48MiB", "40")));
+    }
+    int most = 0;
+    bool one_waited = false;
+    for (const Process& run : runs) {
+        ASSERT_TRUE(eventually([&] {
+            const int contexts = machine.processes();
+            most = std::max(most, contexts);
+            const nlohmann::json status = machine.status();
+            const auto is_starting = [](const nlohmann::json& row) { return row.value("state", "") == "starting"; };
+            one_waited =
+                one_waited || (contexts == 2 && std::any_of(status["jobs"].begin(), status["jobs"].end(), is_starting));
+            return !run.runs();
+        })) << machine.status();
+    }
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        EXPECT_EQ(runs[i].wait(), 0) << runs[i].output();
+        EXPECT_EQ(machine.report("job" + std::to_string(i))["counters"].value("shared", 0), 1) << runs[i].output();
+    }
+    EXPECT_EQ(most, 2);
+    EXPECT_TRUE(one_waited);
+}
+
+// ---------------------------------------------------------------------------------------------------------- which device
+
+/// What is found under the driver's name is none, whatever else this machine has.
+void remove_driver(Machine& machine) {
+    std::filesystem::create_directory(machine.path("lib"));
+    for (const char* library : {"libcuda.so.1", "libnvidia-ml.so.1"}) std::ofstream(machine.path("lib/") + library);
+    machine.also["LD_LIBRARY_PATH"] = machine.path("lib");
+}
+
+TEST(CudaSharing, AGpuThatIsNotThereIsALineAndStatusOne) {
+    const struct {
+        bool driver;
+        const char* why;
+    } rows[] = {
+        {false, "salusd: there is no CUDA driver here (libcuda.so.1)\n"},
+        {true, "salusd: the CUDA driver does not start: CUDA_ERROR_NO_DEVICE\n"},
+    };
+    for (const auto& row : rows) {
+        Machine machine({}, /*start=*/false);
+        if (row.driver) add_gpu(machine, {{"CUDA_VISIBLE_DEVICES", ""}});
+        else remove_driver(machine);
+        Process service({SALUSD_BINARY, "--config", "/dev/null", "--socket", machine.socket(), "--state", machine.state(),
+                         "--device", "cuda"},
+                        machine.also, machine.path("service.out"));
+        EXPECT_EQ(service.wait(), 1);
+        EXPECT_EQ(service.output(), row.why);
+        EXPECT_FALSE(std::filesystem::exists(machine.socket()));
+    }
+}
+
+TEST(CudaSharing, AutoIsTheGpuOrTheHost) {
+    for (const bool driver : {false, true}) {
+        Machine machine({"--device", "auto"}, /*start=*/false);
+        if (driver) add_gpu(machine, {});
+        else remove_driver(machine);
+        machine.start_service();
+        EXPECT_EQ(machine.status()["service"].value("device", ""), driver ? "cuda" : "host");
+        EXPECT_EQ(count_of("there is no CUDA driver here (libcuda.so.1): jobs share the host's memory", machine.log()),
+                  driver ? 0u : 1u)
+            << machine.log();
+        Process& job = machine.job("job", job_of("4MiB", "8MiB", "5"));
+        EXPECT_EQ(job.wait(), 0) << job.output();
+        EXPECT_EQ(machine.report("job")["counters"].value("shared", 0), 1);
+    }
+}
+
+TEST(CudaSharing, DoctorListsWhatAGpuNeeds) {
+    for (const bool driver : {false, true}) {
+        Machine machine({}, /*start=*/false);
+        if (driver) add_gpu(machine, {});
+        else remove_driver(machine);
+        machine.also["PATH"] = machine.path("nowhere");  // no Python, which takes its time, and no MPS
+        Process doctor = machine.salus({"doctor", "--json"});
+        doctor.wait();
+        std::map<std::string, nlohmann::json> found;
+        for (const nlohmann::json& finding : nlohmann::json::parse(doctor.output(), nullptr, false)) {
+            if (finding.is_object()) found[finding.value("what", "")] = finding;
+        }
+        if (!driver) {
+            EXPECT_NE(found["GPU"].value("detail", "").find("there is no CUDA driver here"), std::string::npos);
+            EXPECT_FALSE(found.contains("driver"));
+            continue;
+        }
+        const std::pair<const char*, const char*> lines[] = {
+            {"GPU", "Stand-in GPU, 1.0 GiB, GPU-5a1d5a1d-0000-4000-8000-000000000000"},
+            {"driver", "0.0 (stand-in), CUDA 13.0"},
+            {"GPU memory", "can be shared: virtual memory management, passed on as descriptors"},
+            {"GPU's processes", "their memory is known (libnvidia-ml)"},
+            {"MPS", "nvidia-cuda-mps-control is not there: lanes take turns"},
+        };
+        for (const auto& [what, detail] : lines) {
+            EXPECT_TRUE(found[what].value("ok", false)) << what << doctor.output();
+            EXPECT_EQ(found[what].value("detail", ""), detail);
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------------- MPS
+
+/// A daemon as the real one, as far as a service knows it.
+void add_mps(Machine& machine) {
+    std::filesystem::create_directory(machine.path("bin"));
+    const std::string program = machine.path("bin/nvidia-cuda-mps-control");
+    std::ofstream(program) << R"(#!/bin/sh
+if [ "$1" != -f ]; then
+    read command
+    echo "$command" >"$CUDA_MPS_PIPE_DIRECTORY/control"
+    exit
+fi
+echo $$ >"$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
+mkfifo "$CUDA_MPS_PIPE_DIRECTORY/control"
+read command <"$CUDA_MPS_PIPE_DIRECTORY/control"
+)";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    machine.also["PATH"] = machine.path("bin") + ":" + std::getenv("PATH");
+}
+
+bool mps_is_installed() {
+    return ::access("/usr/bin/nvidia-cuda-mps-control", X_OK) == 0 ||
+           ::access("/usr/local/nvidia/bin/nvidia-cuda-mps-control", X_OK) == 0;
+}
+
+class CudaMps : public ::testing::Test {
+protected:
+    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) {
+        add_gpu(machine, {{"SALUS_STANDIN_MEMORY", std::to_string(64 * 1024 * kMiB)}});  // never taken
+    }
+
+    /// What a job is told of where MPS is; empty if it is not.
+    std::string told_to_a_job() {
+        const std::string file = machine.path("environment");
+        Process run = machine.salus({"run", "--name", "asker", "--", "sh", "-c", "env >" + file});
+        EXPECT_EQ(run.wait(), 0) << run.output();
+        const std::string text = "\n" + text_of(file);
+        EXPECT_NE(text.find("\nSALUS_DEVICE=cuda\n"), std::string::npos) << text;
+        const std::string name = "\nCUDA_MPS_PIPE_DIRECTORY=";
+        const std::size_t at = text.find(name);
+        if (at == std::string::npos) return "";
+        const std::size_t start = at + name.size();
+        return text.substr(start, text.find('\n', start) - start);
+    }
+
+    Machine machine;
+};
+
+TEST_F(CudaMps, OneThatIsNotThereIsAWarningAndJobsRun) {
+    if (mps_is_installed()) GTEST_SKIP() << "it is there";
+    machine.start_service();
+    Process& job = machine.job("job", job_of("4MiB", "8MiB", "5"));
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_EQ(machine.report("job")["counters"].value("shared", 0), 1);
+    EXPECT_EQ(told_to_a_job(), "");
+    EXPECT_EQ(count_of("MPS: MPS cannot be started: there is no nvidia-cuda-mps-control; lanes take turns on the GPU",
+                       machine.log()),
+              1u)
+        << machine.log();
+    EXPECT_EQ(count_of("no MPS", machine.log()), 1u) << machine.log();
+}
+
+TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
+    add_mps(machine);
+    machine.start_service();
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    int daemon = 0;
+    std::ifstream(machine.state() + "/mps/nvidia-cuda-mps-control.pid") >> daemon;
+    ASSERT_GT(daemon, 0);
+    EXPECT_EQ(count_of("MPS is gone", machine.log()), 0u);
+    ASSERT_EQ(::kill(daemon, SIGKILL), 0);
+    EXPECT_TRUE(eventually([&] { return count_of("MPS is gone", machine.log()) == 1; })) << machine.log();
+    EXPECT_NE(machine.log().find("was ended by signal 9"), std::string::npos) << machine.log();
+    EXPECT_EQ(told_to_a_job(), "");
+    Process& job = machine.job("job", job_of("4MiB", "8MiB", "5"));
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_EQ(count_of("MPS is gone", machine.log()), 1u) << machine.log();
+}
+
+TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
+    add_mps(machine);
+    machine.start_service();
+    std::vector<Process> runs;
+    for (int i = 0; i < 48; ++i) {  // one by one: they are let in in that order
+        const std::string runs_now = machine.path("sleeper" + std::to_string(i));
+        runs.push_back(machine.salus({"run", "--name", "sleeper", "--", "sh", "-c", ">" + runs_now + "; exec sleep 20"}));
+        ASSERT_TRUE(eventually([&] { return std::filesystem::exists(runs_now); })) << runs.back().output();
+    }
+    EXPECT_EQ(told_to_a_job(), "");
+    EXPECT_EQ(count_of("runs without MPS: it takes 48 jobs at most", machine.log()), 1u) << machine.log();
+    for (int i = 0; i < 2; ++i) {
+        runs.back().signal(SIGTERM);
+        EXPECT_EQ(runs.back().wait(), 128 + SIGTERM);
+        runs.pop_back();
+    }
+    ASSERT_TRUE(eventually([&] { return machine.status()["jobs"].size() == 46; }));
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    for (Process& run : runs) run.signal(SIGTERM);
+    for (Process& run : runs) run.wait();
+}
+
+}  // namespace
+}  // namespace salus::test
