@@ -386,9 +386,7 @@ bool mps_is_installed() {
 
 class CudaMps : public ::testing::Test {
 protected:
-    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) {
-        add_gpu(machine, {{"SALUS_STANDIN_MEMORY", std::to_string(64 * 1024 * kMiB)}});  // never taken
-    }
+    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) { add_gpu(machine, {}); }
 
     /// What a job is told of where MPS is; empty if it is not.
     std::string told_to_a_job() {
@@ -440,6 +438,7 @@ TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
 
 TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
     add_mps(machine);
+    machine.also["SALUS_STANDIN_MEMORY"] = std::to_string(64 * 1024 * kMiB);  // for all to start; nobody takes it
     machine.start_service();
     std::vector<Process> runs;
     for (int i = 0; i < 48; ++i) {  // one by one: they are let in in that order
