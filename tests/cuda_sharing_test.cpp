@@ -142,11 +142,13 @@ TEST(CudaSharing, ThreeJobsInOneLaneNeedTheirContextsTheSumOfPAndOneT) {
     const nlohmann::json status = machine.status();
     ASSERT_EQ(status["service"]["lanes"].size(), 1u);
     EXPECT_EQ(status["service"]["lanes"][0].value("size", std::int64_t{0}), t_mib * kMiB);
-    EXPECT_GE(status["service"].value("reserved", std::int64_t{0}), most * kMiB) << "what is in use is known to the service";
+    const int unsure_mib = 16;  // of each: what is less does not matter to the service
+    EXPECT_GE(status["service"].value("reserved", std::int64_t{0}), (most - 3 * unsure_mib) * kMiB)
+        << "it knows what is in use";
     for (int i = 0; i < 3; ++i) {
         const nlohmann::json row = machine.row("job" + std::to_string(i));
         EXPECT_GE(row.value("lane_peak", std::int64_t{0}), 120 * kMiB) << row;
-        EXPECT_GE(row.value("persistent", std::int64_t{0}), (kContextMiB + p_mib) * kMiB) << row;
+        EXPECT_GE(row.value("persistent", std::int64_t{0}), (kContextMiB + p_mib - unsure_mib) * kMiB) << row;
     }
 }
 
@@ -386,9 +388,7 @@ bool mps_is_installed() {
 
 class CudaMps : public ::testing::Test {
 protected:
-    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) {
-        add_gpu(machine, {{"SALUS_STANDIN_MEMORY", std::to_string(64 * 1024 * kMiB)}});  // never taken
-    }
+    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) { add_gpu(machine, {}); }
 
     /// What a job is told of where MPS is; empty if it is not.
     std::string told_to_a_job() {
@@ -440,6 +440,7 @@ TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
 
 TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
     add_mps(machine);
+    machine.also["SALUS_STANDIN_MEMORY"] = std::to_string(64 * 1024 * kMiB);  // for all to start; nobody takes it
     machine.start_service();
     std::vector<Process> runs;
     for (int i = 0; i < 48; ++i) {  // one by one: they are let in in that order

@@ -352,10 +352,10 @@ TEST_F(MemoryStreamsTest, WithoutALaneTheyAreWaitedFor) {
 }
 
 TEST_F(MemoryStreamsTest, TooManyAreWaitedForAsWell) {
-    restart(mebibytes(256));
+    restart(mebibytes(512));
     map_lane(kMiB);
-    memory_->free(persistent(65 * kMiB, /*inside=*/true));
-    EXPECT_EQ(device_->held, 65 * kMiB) << "not before the boundary";
+    memory_->free(persistent(130 * kMiB, /*inside=*/true));
+    EXPECT_EQ(device_->held, 130 * kMiB) << "not before the boundary";
     device_->has_passed = false;
     expect_drained_first();
     EXPECT_TRUE(memory_->boundary());

@@ -345,6 +345,7 @@ TEST_F(CudaMemoryTest, PrivatePiecesStayWhileAnyOfThemIsWanted) {
 
 TEST_F(CudaMemoryTest, WhatDoesNotFitIsNotTakenInPart) {
     environment["SALUS_STANDIN_MEMORY"] = std::to_string(kContextMiB * kMiB + 5 * kPrivatePiece);
+    environment["SALUS_STANDIN_FAIL"] = "cuMemCreate:11";  // there are nine, unless what is too large is tried
     in_process([] {
         const World world;
         const auto a = world.client();
@@ -495,6 +496,7 @@ TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
         a->uses(stream);
         a->fence();
         EXPECT_TRUE(a->passed());
+        ASSERT_EQ(gpu.hold(side, 0), kSuccess);
         a->drain();
     });
 }
