@@ -33,6 +33,8 @@ constexpr int kMessagesAtOnce = 16;
 /// What a process on a GPU takes before it is known, and how long it may take to attach.
 constexpr Bytes kContextGuess = mebibytes(600);
 constexpr Bytes kWeightsGuess = mebibytes(128);
+constexpr Bytes kToLearn = gibibytes(1);
+constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
 constexpr Duration kStartPatience = seconds(60);
 /// Ten milliseconds each.
 constexpr int kLockTries = 200;
@@ -167,7 +169,7 @@ bool Server::may_join_mps() const {
     return joined < Mps::kClientsMax;
 }
 
-/// Before a process on a GPU has asked for anything it has a context, and mostly its weights.
+/// Before a process on a GPU has asked for anything it has a context, which grows as kernels are loaded, and its weights.
 Bytes Server::needs_to_start(const Job& job) const {
     Bytes context = kContextGuess;
     for (const auto& [id, session] : shell_->sessions()) context = std::max(context, session->overhead);
@@ -179,16 +181,22 @@ bool Server::may_start(Job& job) {
     if (job.may_start || shell_->memory().name() != "cuda") return true;
     Bytes taken;
     bool alone = shell_->sessions().empty();
-    for (const auto& [id, other] : jobs_) {
-        if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
-        const bool starting = other.may_start && sessions_of(id).empty() && now() - other.may_start_since < kStartPatience;
-        if (!starting) continue;
-        taken += needs_to_start(other);
-        alone = false;
-    }
     shell_->look_at_usage();
     const Engine& engine = shell_->engine();
-    if (!alone && engine.reserved() + taken + needs_to_start(job) > engine.capacity()) return false;
+    for (const auto& [id, other] : jobs_) {
+        if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
+        if (!other.may_start) continue;
+        const std::vector<Session*> sessions = sessions_of(id);
+        const bool starting = sessions.empty() && now() - other.may_start_since < kStartPatience;
+        const bool is_new = !sessions.empty() && sessions[0]->page->iterations < kKnownAfter;
+        const Client* client = is_new ? engine.find(sessions[0]->id) : nullptr;
+        if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved : Bytes{}), Bytes{});
+        alone = alone && !starting;
+    }
+    // Its first iterations have all their memory to themselves, and lanes can be lent for that.
+    const Bytes lanes = engine.lanes().total_charge();
+    const Bytes to_learn = std::max(kToLearn - lanes, Bytes{});
+    if (!alone && engine.reserved() + taken + to_learn + needs_to_start(job) > engine.capacity()) return false;
     job.may_start = true;
     job.may_start_since = now();
     return true;

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -360,7 +361,6 @@ private:
     }
 
     [[noreturn]] void throw_out_of_memory(size_t size) {
-        using c10::CachingAllocator::format_size;
         const std::string why = salus_.error_text();
         ++out_of_memory_;
         const auto [free, total] = memory_info();
@@ -377,11 +377,20 @@ private:
             observers = observers_;
         }
         for (const auto& observer : observers) observer(device_, size, total, free);
-        TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", format_size(size), ". GPU ",
-                         static_cast<int>(device_), " has a total capacity of ", format_size(total), " of which ",
-                         format_size(free), " is free. This process has ", format_size(ours.in_use),
-                         " allocated through Salus, and ", format_size(of(stats.allocated_bytes)),
-                         " by PyTorch itself. (Salus) ", why);
+        const std::string message = "CUDA out of memory. Tried to allocate " + mebibytes(size) + ". GPU " +
+                                    std::to_string(device_) + " has a total capacity of " + mebibytes(total) + " of which " +
+                                    mebibytes(free) + " is free. This process has " + mebibytes(ours.in_use) +
+                                    " allocated through Salus, and " + mebibytes(of(stats.allocated_bytes)) +
+                                    " by PyTorch itself. (Salus) " + why;
+        TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    }
+
+    /// No stream writes it: some compilers put a C++ library of their own into this object, and the locales of two libraries
+    /// do not go together.
+    static std::string mebibytes(uint64_t bytes) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+        return text;
     }
 
     std::pair<size_t, size_t> memory_info() {

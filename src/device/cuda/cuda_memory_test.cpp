@@ -172,11 +172,11 @@ TEST_F(CudaMemoryTest, UsageTellsOthersFromClientsAndLanes) {
         const auto usage = lanes->usage({client.pid()});
         ASSERT_TRUE(usage.has_value());
         EXPECT_EQ(usage->others, mebibytes(kContextMiB + 40));
-        EXPECT_EQ(usage->clients, (std::map<int, Bytes>{{client.pid(), mebibytes(kContextMiB + 16)}}));
+        EXPECT_EQ(usage->clients, (std::map<int, Bytes>{{client.pid(), mebibytes(kContextMiB + 4)}}));
         const auto both = lanes->usage({client.pid(), other.pid(), 1});
         EXPECT_EQ(both->others, Bytes{});
         EXPECT_EQ(both->clients.size(), 2u) << "who uses nothing is not there";
-        EXPECT_EQ(lanes->usage({})->others, mebibytes(2 * kContextMiB + 56));
+        EXPECT_EQ(lanes->usage({})->others, mebibytes(2 * kContextMiB + 44));
         EXPECT_TRUE(lanes->is_mapped_in(client.pid()));
         EXPECT_FALSE(lanes->is_mapped_in(::getpid()));
         EXPECT_FALSE(lanes->is_mapped_in(1));
@@ -326,18 +326,18 @@ TEST_F(CudaMemoryTest, PrivatePiecesStayWhileAnyOfThemIsWanted) {
         const World world;
         const auto a = world.client();
         std::byte* window = a->private_window();
-        ASSERT_TRUE(a->back_private({0, 4 * kMiB}));
-        ASSERT_TRUE(a->back_private({4 * kMiB, 20 * kMiB}));  // the rest of the first, and of the second a half
+        ASSERT_TRUE(a->back_private({0, kMiB}));
+        ASSERT_TRUE(a->back_private({kMiB, 5 * kMiB}));  // the rest of the first, and of the second a half
         EXPECT_EQ(a->backed(), 2 * kPrivatePiece);
-        EXPECT_EQ(world.used_mib(), kContextMiB + 32);
-        mark(window, 24 * kMiB, 1);
-        a->discard_private({0, 4 * kMiB});
+        EXPECT_EQ(world.used_mib(), kContextMiB + 8);
+        mark(window, 6 * kMiB, 1);
+        a->discard_private({0, kMiB});
         EXPECT_EQ(a->backed(), 2 * kPrivatePiece);
-        a->discard_private({4 * kMiB, 16 * kMiB});
+        a->discard_private({kMiB, 4 * kMiB});
         EXPECT_EQ(a->backed(), kPrivatePiece);
         EXPECT_FALSE(readable(window));
-        EXPECT_TRUE(is_marked(window + 20 * kMiB, 4 * kMiB, 21));
-        a->discard_private({20 * kMiB, 4 * kMiB});
+        EXPECT_TRUE(is_marked(window + 5 * kMiB, kMiB, 6));
+        a->discard_private({5 * kMiB, kMiB});
         EXPECT_EQ(a->backed(), 0u);
         EXPECT_EQ(world.used_mib(), kContextMiB);
     });
@@ -349,15 +349,15 @@ TEST_F(CudaMemoryTest, WhatDoesNotFitIsNotTakenInPart) {
     in_process([] {
         const World world;
         const auto a = world.client();
-        ASSERT_TRUE(a->back_private({0, 20 * kMiB}));
-        mark(a->private_window(), 20 * kMiB, 1);
-        EXPECT_FALSE(a->back_private({20 * kMiB, 80 * kMiB}));
-        EXPECT_FALSE(a->back_private({20 * kMiB, 400 * kMiB})) << "which is not even tried";
+        ASSERT_TRUE(a->back_private({0, 5 * kMiB}));
+        mark(a->private_window(), 5 * kMiB, 1);
+        EXPECT_FALSE(a->back_private({5 * kMiB, 20 * kMiB}));
+        EXPECT_FALSE(a->back_private({5 * kMiB, 400 * kMiB})) << "which is not even tried";
         EXPECT_EQ(a->backed(), 2 * kPrivatePiece);
-        EXPECT_EQ(world.used_mib(), kContextMiB + 32);
-        EXPECT_TRUE(is_marked(a->private_window(), 20 * kMiB, 1));
-        EXPECT_TRUE(a->back_private({20 * kMiB, 60 * kMiB}));
-        EXPECT_TRUE(is_marked(a->private_window(), 20 * kMiB, 1));
+        EXPECT_EQ(world.used_mib(), kContextMiB + 8);
+        EXPECT_TRUE(is_marked(a->private_window(), 5 * kMiB, 1));
+        EXPECT_TRUE(a->back_private({5 * kMiB, 15 * kMiB}));
+        EXPECT_TRUE(is_marked(a->private_window(), 5 * kMiB, 1));
     });
 }
 
@@ -414,11 +414,11 @@ void try_everything() {
     EXPECT_TRUE(is_marked(window, 2 * kPiece, 1));
 
     ASSERT_TRUE(twice([&] {
-        const bool ok = a->back_private({0, 40 * kMiB});
+        const bool ok = a->back_private({0, 10 * kMiB});
         EXPECT_EQ(a->backed(), 2 * kPiece + (ok ? 3 * kPrivatePiece : 0));
         return ok;
     }));
-    mark(a->private_window(), 40 * kMiB, 3);
+    mark(a->private_window(), 10 * kMiB, 3);
 
     // Where the lane cannot come back there is memory all the same: other blocks may lie there.
     const bool restored = a->restore_lane(block);
@@ -427,7 +427,7 @@ void try_everything() {
     mark(window, 2 * kPiece, 9);
     EXPECT_TRUE(is_marked(window, 2 * kPiece, 9));
     EXPECT_TRUE(is_marked(window + 2 * kPiece, 2 * kPiece, 7));
-    EXPECT_TRUE(is_marked(a->private_window(), 40 * kMiB, 3));
+    EXPECT_TRUE(is_marked(a->private_window(), 10 * kMiB, 3));
     a->discard_private({0, 40 * kMiB});
     EXPECT_EQ(failures, 1);
     a.reset();
