@@ -28,7 +28,7 @@ constexpr Duration kLookEvery = milliseconds(1);
 constexpr Duration kLookAtProcessesEvery = milliseconds(100);
 /// How often the device is asked what its processes use, and which change of that matters.
 constexpr Duration kLookAtUsageEvery = milliseconds(500);
-constexpr Bytes kUsageMatters = mebibytes(16);
+constexpr Bytes kUsageMatters = mebibytes(8);
 
 /// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
 /// which takes the time of some launches: clients measure that. To it comes the way of the grant, and the GPU's own switch
