@@ -252,7 +252,8 @@ TEST(CudaSharing, WhatOthersUseIsNotJobsToHave) {
 }
 
 TEST(CudaSharing, JobsStartWhenThereIsRoomForTheirContexts) {
-    // Room for two contexts, and for one job to learn what it needs: whoever starts while there is none has no memory on the GPU, and shares nothing.
+    // Room for two contexts, and for one job to learn what it needs: whoever starts while there is none has no memory on the
+    // GPU, and shares nothing.
     GpuMachine machine(
         {"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"},
         {{"SALUS_STANDIN_CONTEXT", std::to_string(600 * kMiB)}, {"SALUS_STANDIN_MEMORY", std::to_string(2600 * kMiB)}});

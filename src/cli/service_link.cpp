@@ -82,7 +82,7 @@ Result<bool> start_service(const std::string& socket, const std::vector<std::str
         ::execv(arguments[0], arguments.data());
         ::_exit(127);
     }
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
         if (wire::connect_to(socket)) return true;
         int status = 0;
         if (::waitpid(child, &status, WNOHANG) == child) {

@@ -37,7 +37,7 @@ constexpr Bytes kToLearn = gibibytes(1);
 constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
 constexpr Duration kStartPatience = seconds(60);
 /// Ten milliseconds each.
-constexpr int kLockTries = 200;
+constexpr int kLockTries = 1000;
 
 /// Ours alone, and nobody else could have put it there.
 /// True if it was made now, false if it was there.
@@ -52,7 +52,8 @@ Result<bool> make_private_directory(const std::string& path) {
     return made;
 }
 
-/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens.
+/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
+/// will when its device has started.
 bool take_lock(int lock, const std::string& socket) {
     for (int tries = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++tries) {
         if (tries == kLockTries || wire::connect_to(socket)) return false;

@@ -38,6 +38,9 @@ public:
     }
     ~CudaClientMemory() override {
         const Scope scope(*this);
+        uses(turn_stream_);
+        fence();
+        drain();
         drop_lane();
         for (auto& [piece, evacuated] : evacuated_) put_away(lane_ + piece * kPiece, kPiece, evacuated.handle);
         for (auto& [piece, backed] : backed_) put_away(own_ + piece * kPrivatePiece, kPrivatePiece, backed.handle);
