@@ -332,10 +332,13 @@ void Memory::turn_begins() {
 bool Memory::boundary() {
     const std::lock_guard lock(mutex_);
     // The last fence was at the last boundary: what was freed before that is through. The one below has hardly passed yet.
-    const bool passed = (!late_.empty() || leftovers_.bytes() > 0) && device_.passed();
-    if (passed) release_late(iteration_);
-    device_.uses(home_);
-    device_.fence();
+    const bool in_flight = device_.asynchronous();
+    const bool passed = !in_flight || ((!late_.empty() || leftovers_.bytes() > 0) && device_.passed());
+    if (passed && !late_.empty()) release_late(iteration_);
+    if (in_flight) {
+        device_.uses(home_);
+        device_.fence();
+    }
     const bool drain = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
     if (drain) {
         device_.drain();
@@ -346,11 +349,13 @@ bool Memory::boundary() {
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
-    give_back_leftovers(drain, passed);
-    note_held();
-    if (device_.backed() > persistent_.get())
-        page_.persistent.store(with_slack(device_.backed()), std::memory_order_relaxed);
-    change_home();
+    if (leftovers_.bytes() > 0) give_back_leftovers(drain, passed);
+    if (in_flight) {
+        note_held();
+        const std::uint64_t backed = device_.backed();
+        if (backed > persistent_.get()) page_.persistent.store(with_slack(backed), std::memory_order_relaxed);
+        change_home();
+    }
     return clean;
 }
 
