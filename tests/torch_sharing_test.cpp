@@ -29,7 +29,7 @@ const Group kFirst = {
 const Group kSecond = {
     {{"02_superres.py", {"--iterations", "30", "--batch", "8", "--width", "32", "--images", "64"}},
      {"05_gpt.py", {"--iterations", "30", "--batch", "8", "--width", "256"}},
-     {"07_speech_ctc.py", {"--iterations", "40", "--batch", "8", "--hidden", "256", "--utterances", "64"}},
+     {"07_speech_ctc.py", {"--iterations", "40", "--batch", "8", "--hidden", "384", "--utterances", "64"}},
      {"08_inference.py", {"--iterations", "40", "--rate", "100", "--batch", "4"}}},
     "48MiB"};
 
