@@ -27,8 +27,6 @@ public:
     virtual std::string identity() const { return {}; }
     /// What jobs may use in all, as far as the machine says.
     virtual Bytes capacity() const = 0;
-    /// Lanes are this large, or a multiple of it.
-    virtual Bytes unit() const = 0;
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;

@@ -25,7 +25,6 @@ public:
     std::string_view name() const override { return "cuda"; }
     std::string identity() const override { return gpu_.uuid; }
     Bytes capacity() const override { return gpu_.memory; }
-    Bytes unit() const override { return {static_cast<std::int64_t>(kPiece)}; }
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         std::vector<cuda::Handle>& pieces = lanes_[lane];

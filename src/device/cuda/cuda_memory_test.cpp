@@ -103,7 +103,6 @@ TEST_F(CudaMemoryTest, LanesAreMadeOfPieces) {
         EXPECT_EQ(lanes.name(), "cuda");
         EXPECT_EQ(lanes.identity(), "GPU-5a1d5a1d-0000-4000-8000-000000000000");
         EXPECT_EQ(lanes.capacity(), mebibytes(1024));
-        EXPECT_EQ(lanes.unit(), bytes_of(kPiece));
         EXPECT_EQ(count(0, 9), 0u) << "a lane that never was";
         const struct {
             std::uint64_t size;

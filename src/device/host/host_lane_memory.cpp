@@ -27,8 +27,6 @@ public:
         return {static_cast<std::int64_t>(info.totalram * info.mem_unit / 10 * 8)};
     }
 
-    Bytes unit() const override { return {kUnit}; }
-
     Result<bool> provide(LaneId lane, Bytes size) override {
         auto found = lanes_.find(lane);
         if (found == lanes_.end()) {
