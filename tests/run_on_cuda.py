@@ -2,11 +2,21 @@
 import os
 import runpy
 import sys
+import threading
 
 import torch
 
 device = os.environ.get("TEST_DEVICE", "cuda")
 torch.set_default_device(device)
+run = threading.Thread.run
+
+
+def run_on_device(thread):
+    torch.set_default_device(device)  # every thread has one of its own
+    run(thread)
+
+
+threading.Thread.run = run_on_device
 
 
 class Generator(torch.Generator):

@@ -197,6 +197,32 @@ TEST(Sharing, ARecordedTraceReplaysToIdenticalDecisions) {
     EXPECT_GT(run.replay.events, 100u);
 }
 
+TEST(Sharing, AHolderThatRestedRunsAgainInTheRecord) {
+    // Under fifo a holder that rests keeps its grant; what it does later is to be seen, too.
+    Machine machine({"--policy", "fifo", "--capacity", "400MiB", "--lanes", "1"});
+    const Words job = {"--persistent", "1MiB", "--ephemeral", "1MiB", "--work", "4000", "--iterations", "50"};
+    Words thinks = job;
+    thinks.insert(thinks.end(), {"--think-ms", "4"});
+    Process& first = machine.job("first", thinks);
+    ASSERT_TRUE(machine.goes_on("first"));
+    Process& second = machine.job("second", job);
+    EXPECT_EQ(first.wait(), 0) << first.output();
+    EXPECT_EQ(second.wait(), 0) << second.output();
+    const sim::RecordedRun run = recorded(machine);
+    ASSERT_EQ(run.jobs.size(), 2u);
+    const sim::JobResult& result = run.result.jobs[0];
+    Duration ran;
+    Instant last;
+    for (const sim::Segment& segment : run.segments) {
+        if (index_of(segment.client) != 0) continue;
+        ran += segment.end - segment.start;
+        last = segment.end;
+    }
+    const Duration whole = result.end - result.arrival;
+    EXPECT_GT(last - result.arrival, whole * 4 / 5);
+    EXPECT_GT(ran, whole / 5);  // half of the time, if nothing else ran on this machine
+}
+
 TEST(Sharing, EqualJobsGetEqualSharesUnderFair) {
     Machine machine({"--policy", "fair", "--capacity", "1GiB", "--lanes", "1", "--min-turn-ms", "1"});
     const Words job = {"--persistent", "4MiB", "--ephemeral", "8MiB",  "--block",      "4MiB",

@@ -215,11 +215,16 @@ class _AdaptorOnGpu(_Adaptor):
                 _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
                 self.hooks.disable()
 
+    def _attach(self):
+        if not super()._attach():
+            return False
+        # Straight to the client: memory on a GPU is not moved away while its job waits, whatever the other threads do.
+        client = self._client
+        self.begin, self.end, self.leave, self.count = client.begin, client.end, client.leave, client.count
+        return True
+
     def _attach_late(self):
         pass
-
-    def _look_at_threads(self):
-        pass  # memory on a GPU is not moved away while its job waits
 
     def _no_lanes_because(self, client):
         from . import cuda

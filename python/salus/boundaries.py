@@ -36,8 +36,11 @@ import weakref
 _KINDS = (1 << 64) - 1
 _BACKWARD_FIRST, _STEP_FIRST = 1, 2
 
+_NONE = frozenset()
+
 # What ends a piece of work that holds the device: see Note [What ends it]. A preamble ends with the call of a trained model.
 _RETURN, _PREAMBLE, _BACKWARD, _STEP = 1, 2, 3, 4
+_TRAINING = (_BACKWARD, _STEP)
 
 _PENDING_MOST = 2      # doubtful calls of a model that are not counted yet
 _PREAMBLES_MOST = 8    # models that were trained last
@@ -47,10 +50,12 @@ _WORK_AT_FIRST = 64    # calls and backward passes in an iteration, while nothin
 class _Model:
     """What is known about a model."""
 
-    __slots__ = ("_reference", "version", "owners", "_learned", "work_most")
+    __slots__ = ("_reference", "kinds", "version", "owners", "_learned", "work_most")
 
-    def __init__(self, reference=None):
+    def __init__(self, key=0, reference=None):
         self._reference = reference
+        # Of its iterations: without and with gradients, in eval and in training mode.
+        self.kinds = [[hash((key, gradients, training)) & _KINDS for training in (False, True)] for gradients in (False, True)]
         self.version = -1
         self.owners = frozenset()      # the optimizers that train some of its parameters
         self._learned = [None, None]   # what ends it, in eval and in training mode
@@ -99,9 +104,11 @@ class Script:
         self._version = next(self._changes)
 
     def number_of(self, optimizer):
-        if id(optimizer) not in self._numbers:
+        number = self._numbers.get(id(optimizer))
+        if number is None:
             self.changed(optimizer)
-        return self._numbers[id(optimizer)]
+            number = self._numbers[id(optimizer)]
+        return number
 
     def has_optimizers(self):
         return bool(self._optimizers)
@@ -113,12 +120,15 @@ class Script:
         """All optimizers that come from now on have larger numbers."""
         return next(self._changes)
 
+    def knows(self, module):
+        return id(module) in self._models
+
     def model(self, module):
         key = id(module)
         model = self._models.get(key)
         if model is None:
             models = self._models
-            model = models[key] = _Model(weakref.ref(module, lambda _: models.pop(key, None)))
+            model = models[key] = _Model(key, weakref.ref(module, lambda _: models.pop(key, None)))
         version = self._version
         if model.version != version:
             model.owners = self._owners_of(module)
@@ -143,13 +153,15 @@ class Script:
 class _Iteration:
     """One that a step has ended, or nearly; or backward has."""
 
-    def __init__(self, newest=float("inf"), began_with=None, late_before=()):
-        self.stepped = set()            # the optimizers that did
-        self.coupled = set()            # those of the models that were called
+    __slots__ = ("stepped", "coupled", "called", "counted", "began_with", "late", "late_before", "_newest")
+
+    def __init__(self, newest=float("inf"), began_with=None, late_before=_NONE):
+        self.stepped = _NONE            # the optimizers that did
+        self.coupled = _NONE            # those of the models that were called
         self.called = False             # a model was
         self.counted = False
         self.began_with = began_with    # a model and its mode, if backward ended it
-        self.late = set()               # optimizers that stepped after its boundary
+        self.late = _NONE               # optimizers that stepped after its boundary
         self.late_before = late_before  # ... after that of the iteration before
         self._newest = newest
 
@@ -175,7 +187,7 @@ class Boundaries:
         # Since the last step or boundary.
         self._calls = 0
         self._passes = 0            # of backward
-        self._owners = set()        # optimizers of the models called; of doubtful calls before, too
+        self._owners = _NONE        # optimizers of the models called; of doubtful calls before, too
         self._called = False        # a model was
         # The iteration of the last step or backward: the one that goes on, if it is not counted yet.
         self._iteration = None
@@ -183,6 +195,7 @@ class Boundaries:
         self._pending = []          # those that may have to be counted: (model, its mode, gradients)
         self._doubted = {}          # all of them: model -> calls
         self._preambles = {}        # model -> all that came before it was last trained
+        self._trained_last = None
 
     # ------------------------------------------------------------------------------------------------------- models
 
@@ -190,13 +203,13 @@ class Boundaries:
         """The outermost call of a model that has parameters. `gradients`: they are recorded."""
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
-        if self._trains():
+        if self._until in _TRAINING:
             if self._stepping or not evaluates and self._work() <= self._began_with[0].work_bound():
                 self._calls += 1
                 self._join(model)
                 return
             self._give_up()
-        kind = hash((id(module), gradients, training)) & _KINDS
+        kind = model.kinds[gradients][training]
         ends_with = _RETURN
         if gradients:
             ends_with = self._ends_with(model, training, _STEP if training and model.owners else _RETURN)
@@ -216,14 +229,11 @@ class Boundaries:
         elif self._until == _RETURN:
             self._close(self._counts)
 
-    def _trains(self):
-        return self._until == _STEP or self._until == _BACKWARD
-
     def _work(self):
         return self._calls + self._passes
 
     def _join(self, model):
-        self._owners |= model.owners
+        self._owners = self._owners | model.owners if self._owners else model.owners
         self._called = True
 
     def _give_up(self):
@@ -279,11 +289,13 @@ class Boundaries:
                 self._count_pending()
                 self._forget_work()
                 self._iteration = None
-        self._pending = []
-        self._preambles.pop(model, None)
-        self._preambles[model], self._doubted = self._doubted, {}
-        if len(self._preambles) > _PREAMBLES_MOST:
-            del self._preambles[next(iter(self._preambles))]
+            self._pending = []
+        if self._doubted or model is not self._trained_last or self._preambles[model]:
+            self._preambles.pop(model, None)
+            self._preambles[model], self._doubted = self._doubted, {}
+            if len(self._preambles) > _PREAMBLES_MOST:
+                del self._preambles[next(iter(self._preambles))]
+            self._trained_last = model
         if model is not self._script.no_model:
             self._join(model)
 
@@ -295,7 +307,7 @@ class Boundaries:
     # ----------------------------------------------------------------------------------------------------- backward
 
     def backward_begins(self):
-        if not self._trains():
+        if self._until not in _TRAINING:
             self._train(*self._begun_by_backward())
         self._passes += 1
 
@@ -328,23 +340,23 @@ class Boundaries:
     # ---------------------------------------------------------------------------------------------------- optimizers
 
     def step_begins(self, optimizer):
-        if not self._trains():
+        if self._until not in _TRAINING:
             self._train(_STEP, _STEP_FIRST, (self._script.no_model, True))
         self._stepping = True
 
     def step_ends(self, optimizer):
         self.steps += 1
         self._stepping = False
-        if not self._trains():
+        if self._until not in _TRAINING:
             return
         number = self._script.number_of(optimizer)
         iteration = self._iteration_of_step(number)
-        iteration.stepped.add(number)
-        iteration.coupled |= self._owners
+        iteration.stepped = iteration.stepped | {number}
+        iteration.coupled = iteration.coupled | self._owners if iteration.coupled else self._owners
         iteration.called |= self._called
         self._script.stepped.add(number)
         self._note_work()
-        if self._script.awaited(iteration.coupled - iteration.stepped):
+        if not iteration.coupled <= iteration.stepped and self._script.awaited(iteration.coupled - iteration.stepped):
             self._until = _STEP
             self._forget_work()
             return
@@ -357,11 +369,11 @@ class Boundaries:
             if last.began_with is not None:
                 last.began_with[0].learn(last.began_with[1], _STEP)
             if last.counted:
-                last.late.add(number)
+                last.late = last.late | {number}
                 if number in last.late_before:  # every time, now
                     self._script.not_awaited.discard(number)
             return last
-        late = ()
+        late = _NONE
         if last is not None:
             late = last.late
             if not last.counted:
@@ -371,8 +383,9 @@ class Boundaries:
         return self._iteration
 
     def _note_work(self):
-        model = self._began_with[0]
-        model.work_most = max(model.work_most or 0, self._work())
+        model, work = self._began_with[0], self._work()
+        if model.work_most is None or work > model.work_most:
+            model.work_most = work
 
     # ---------------------------------------------------------------------------------------------------- boundaries
 
@@ -398,7 +411,7 @@ class Boundaries:
 
     def _forget_work(self):
         self._calls = self._passes = 0
-        self._owners = set()
+        self._owners = _NONE
         self._called = False
 
     def broken_off(self):

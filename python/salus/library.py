@@ -1,6 +1,7 @@
 """libsalus.so, the client library. Its contract is include/salus/salus.h."""
 
 import ctypes
+import functools
 import os
 
 OK, NO_SERVICE, MISUSE, TOO_LARGE, SYSTEM, WAITING = range(6)
@@ -53,7 +54,10 @@ class Client:
         self.attached = status == OK
         self.why_not = "" if self.attached else self._error()
         self._begin_within = self._library.salus_begin_within
-        self._leave = self._library.salus_leave
+        # Every iteration calls them: no frame of Python in between.
+        leave = self._library.salus_leave
+        self.end = functools.partial(leave, self._client, 1)    # a boundary; one iteration more
+        self.leave = functools.partial(leave, self._client, 0)  # a boundary, but not the end of an iteration
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
@@ -71,14 +75,6 @@ class Client:
             raise
         if status == TOO_LARGE:
             raise TooLarge("salus: " + self._error())
-
-    def end(self):
-        """A boundary; one iteration more."""
-        self._leave(self._client, 1)
-
-    def leave(self):
-        """A boundary, but not the end of an iteration."""
-        self._leave(self._client, 0)
 
     def count(self, iterations):
         self._library.salus_count(self._client, iterations)

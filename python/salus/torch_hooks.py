@@ -28,6 +28,7 @@ class Hooks:
                 self.end = _AtEnd(hooks, self.boundaries)
 
         self._of_thread = OfThread()
+        self._step_begins, self._step_ends = self._make_step_hooks()
 
     def install(self):
         self._hook_models()
@@ -90,11 +91,12 @@ class Hooks:
 
     def _outermost_call(self, original):
         hooks = self
+        script = self._script
         of_thread = self._of_thread
         is_grad_enabled = self._torch.is_grad_enabled
 
         def outermost(self, *args, **kwargs):
-            if not hooks.enabled or not _has_parameters(self):
+            if not hooks.enabled or not (script.knows(self) or _has_parameters(self)):
                 return original(self, *args, **kwargs)
             boundaries = of_thread.boundaries
             hooks._tell(boundaries.call_begins, self, is_grad_enabled())
@@ -150,11 +152,17 @@ class Hooks:
 
     # --------------------------------------------------------------------------------------------------- optimizers
 
-    def _step_begins(self, optimizer, *_):
-        self._tell(self._of_thread.boundaries.step_begins, optimizer)
+    def _make_step_hooks(self):
+        tell, of_thread = self._tell, self._of_thread
 
-    def _step_ends(self, optimizer, *_):
-        self._tell(self._of_thread.boundaries.step_ends, optimizer)
+        def step_begins(optimizer, *_):
+            tell(of_thread.boundaries.step_begins, optimizer)
+
+        def step_ends(optimizer, *_):
+            tell(of_thread.boundaries.step_ends, optimizer)
+
+        step_begins._torchdynamo_disable = step_ends._torchdynamo_disable = True  # torch.compile leaves them alone
+        return step_begins, step_ends
 
     def _hook_optimizers(self):
         optimizer_module = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
@@ -162,8 +170,8 @@ class Hooks:
         hooks = self
         has_global_hooks = hasattr(optimizer_module, "register_optimizer_step_pre_hook")
         if has_global_hooks:
-            optimizer_module.register_optimizer_step_pre_hook(_not_compiled(self._step_begins))
-            optimizer_module.register_optimizer_step_post_hook(_not_compiled(self._step_ends))
+            optimizer_module.register_optimizer_step_pre_hook(self._step_begins)
+            optimizer_module.register_optimizer_step_post_hook(self._step_ends)
 
         original_add = optimizer_class.add_param_group
 
@@ -287,13 +295,3 @@ def _is_ours(error):
     while trace.tb_next is not None:
         trace = trace.tb_next
     return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "torch")
-
-
-def _not_compiled(function):
-    """torch.compile leaves it alone."""
-
-    def hook(*args):
-        function(*args)
-
-    hook._torchdynamo_disable = True
-    return hook

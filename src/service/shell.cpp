@@ -377,10 +377,13 @@ bool Shell::rests(const Session& session) const {
     return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
 }
 
-bool Shell::any_holder_rests() const {
+/// Whether the engine takes a holder for running that rests, or the other way round.
+bool Shell::any_holder_is_misjudged() const {
     return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
         const Client* client = engine_.find(entry.first);
-        return client && client->turn == Turn::kRunning && rests(*entry.second);
+        if (!client) return false;
+        if (client->turn == Turn::kRunning) return rests(*entry.second);
+        return client->turn == Turn::kHoldingIdle && entry.second->word().state == control::State::kRunning;
     });
 }
 
@@ -427,7 +430,7 @@ void Shell::set_stopped(Session& session, bool stopped) {
 }
 
 void Shell::tick() {
-    if (anybody_waits() && any_holder_rests()) look_at_holders();
+    if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
     if (engine_.deadline() <= now()) {
         tell_progress_of_holders();
         feed(event::Timer{});

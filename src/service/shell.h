@@ -134,7 +134,7 @@ private:
     void look_at_holders();
     bool anybody_waits() const;
     bool rests(const Session& session) const;
-    bool any_holder_rests() const;
+    bool any_holder_is_misjudged() const;
     bool holders_need_a_look() const;
     void set_stopped(Session& session, bool stopped);
     void remove(Session& session);

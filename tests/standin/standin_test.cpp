@@ -311,7 +311,7 @@ TEST_F(StandinTest, WorkIsDoneLaterInTheOrderOfItsStream) {
         Event event = nullptr;
         EXPECT_EQ(gpu.stream_create(&first, kStreamNonBlocking), kSuccess);
         EXPECT_EQ(gpu.stream_create(&second, kStreamNonBlocking), kSuccess);
-        EXPECT_EQ(gpu.event_create(&event, kEventDisableTiming), kSuccess);
+        EXPECT_EQ(gpu.event_create(&event, 0), kSuccess);
         EXPECT_EQ(gpu.event_query(event), kSuccess) << "never recorded";
         EXPECT_EQ(gpu.event_synchronize(event), kSuccess);
 

@@ -305,7 +305,17 @@ public:
 #endif
 
 private:
-    bool is_ours(const void* address) const { return address != nullptr && salus_.owns(salus_.client, address) != 0; }
+    /// Asked for every block that torch frees: most are the native one's, and far from ours.
+    bool is_ours(const void* block) const {
+        const auto address = reinterpret_cast<uintptr_t>(block);
+        if (address < begin_ || address >= end_) return false;
+        return salus_.owns(salus_.client, block) != 0;
+    }
+    void note_place(const void* block, size_t size) {
+        const auto address = reinterpret_cast<uintptr_t>(block);
+        for (uintptr_t begin = begin_; address < begin && !begin_.compare_exchange_weak(begin, address);) {}
+        for (uintptr_t end = end_; address + size > end && !end_.compare_exchange_weak(end, address + size);) {}
+    }
 
     /// Blocks for a private pool are the native one's: that covers the capture of graphs, which goes to one.
     bool is_for_us(size_t size) const {
@@ -330,6 +340,7 @@ private:
         }
         // Whatever else went wrong, it is no reason to fail.
         if (status != SALUS_OK || block == nullptr) return nullptr;
+        note_place(block, size);
         const int64_t live = ++live_;
         for (int64_t peak = live_peak_; peak < live && !live_peak_.compare_exchange_weak(peak, live);) {}
         if (const c10::impl::PyInterpreter* trace = c10::impl::GPUTrace::get_trace()) {
@@ -443,6 +454,7 @@ private:
     const DeviceIndex device_;
     native::CUDAAllocator* const native_;
     const c10::DeleterFnPtr native_deleter_;
+    std::atomic<uintptr_t> begin_{UINTPTR_MAX}, end_{0};  // of all blocks of ours so far
     std::atomic<int> open_pools_{0};
     std::atomic<int64_t> live_{0}, live_peak_{0};  // blocks of ours
     std::atomic<int64_t> out_of_memory_{0}, retries_{0};

@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "device/cuda/gpu.h"
@@ -47,7 +46,7 @@ public:
         driver_.address_free(lane_, size_);
         driver_.address_free(own_, size_);
         for (const auto& [stream, event] : events_) driver_.event_destroy(event);
-        for (const cuda::Event event : {turn_.begin, turn_.first, turn_.last}) {
+        for (const cuda::Event event : {turn_.begin, turn_.first}) {
             if (event) driver_.event_destroy(event);
         }
         if (copies_) driver_.stream_destroy(copies_);
@@ -168,7 +167,9 @@ public:
     // ---- work in flight ----
 
     bool asynchronous() const override { return true; }
-    void uses(Stream stream) override { used_.insert(stream); }
+    void uses(Stream stream) override {
+        if (std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
+    }
 
     void order(Stream first, Stream second) override {
         const Scope scope(*this);
@@ -177,14 +178,17 @@ public:
     }
 
     void fence() override {
-        const Scope scope(*this);
+        set_current();  // every boundary comes here, and no more of a Scope is needed
         const std::lock_guard lock(marks_mutex_);
         marked_.clear();
-        for (const Stream stream : std::exchange(used_, {})) {
+        for (const Stream stream : used_) {
             if (captures(stream)) continue;  // nothing of it runs yet
-            if (cuda::Event event = record(stream)) marked_.push_back(event);
-            if (stream == turn_stream_) note_time(turn_.fences++ == 0 ? turn_.first : turn_.last);
+            const cuda::Event event = record(stream);
+            if (event) marked_.push_back(event);
+            // The first mark of a turn is kept; the next ones are made with the event that was kept before.
+            if (event && stream == turn_stream_ && turn_.fences++ == 0) std::swap(turn_.first, events_[stream]);
         }
+        used_.clear();
     }
 
     bool passed() override {
@@ -206,7 +210,8 @@ public:
         const std::lock_guard lock(marks_mutex_);
         turn_stream_ = stream;
         turn_.fences = 0;
-        if (!captures(stream)) note_time(turn_.begin);
+        if (captures(stream) || (!turn_.begin && driver_.event_create(&turn_.begin, 0) != kSuccess)) return;
+        driver_.event_record(turn_.begin, stream_of(stream));
     }
 
     std::optional<std::uint64_t> ns_lost() override {
@@ -215,7 +220,7 @@ public:
         float first = 0;
         float others = 0;
         if (turn_.fences < 3 || driver_.event_elapsed(&first, turn_.begin, turn_.first) != kSuccess ||
-            driver_.event_elapsed(&others, turn_.first, turn_.last) != kSuccess) {
+            driver_.event_elapsed(&others, turn_.first, events_[turn_stream_]) != kSuccess) {
             return std::nullopt;
         }
         const float lost = first - others / static_cast<float>(turn_.fences - 1);
@@ -242,8 +247,7 @@ private:
     class Scope {
     public:
         explicit Scope(const CudaClientMemory& memory) : driver_(memory.driver_) {
-            cuda::Context current = nullptr;
-            if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(memory.context_);
+            memory.set_current();
             driver_.exchange_capture_mode(&mode_);
         }
         ~Scope() { driver_.exchange_capture_mode(&mode_); }
@@ -255,6 +259,11 @@ private:
         int mode_ = cuda::kCaptureModeRelaxed;
     };
 
+    void set_current() const {
+        cuda::Context current = nullptr;
+        if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(context_);
+    }
+
     static cuda::Stream stream_of(Stream stream) { return reinterpret_cast<cuda::Stream>(stream); }
 
     bool captures(Stream stream) const {
@@ -264,13 +273,8 @@ private:
 
     cuda::Event record(Stream stream) {
         cuda::Event& event = events_[stream];
-        if (!event && driver_.event_create(&event, cuda::kEventDisableTiming) != kSuccess) return nullptr;
+        if (!event && driver_.event_create(&event, 0) != kSuccess) return nullptr;
         return driver_.event_record(event, stream_of(stream)) == kSuccess ? event : nullptr;
-    }
-
-    void note_time(cuda::Event& event) {
-        if (!event && driver_.event_create(&event, 0) != kSuccess) return;
-        driver_.event_record(event, stream_of(turn_stream_));
     }
 
     bool set_access(std::size_t from, std::size_t to) const {
@@ -397,17 +401,16 @@ private:
     std::map<std::uint64_t, Backed> backed_;  ///< pieces of the private window
     cuda::Stream copies_ = nullptr;
 
-    std::set<Stream> used_;  ///< since the last fence
-    std::map<Stream, cuda::Event> events_;
+    std::vector<Stream> used_;              ///< since the last fence
+    std::map<Stream, cuda::Event> events_;  ///< each marks how far a stream was at the last fence that it was used before
     std::mutex marks_mutex_;
     std::vector<cuda::Event> marked_;  ///< by the last fence
     Stream turn_stream_ = 0;
     struct {
         cuda::Event begin = nullptr;
-        cuda::Event first = nullptr;  ///< the end of its first iteration ...
-        cuda::Event last = nullptr;   ///< ... and of its last
+        cuda::Event first = nullptr;  ///< the end of its first iteration; that of its last is in events_
         unsigned fences = 0;
-    } turn_;  ///< with times
+    } turn_;
 };
 
 }  // namespace

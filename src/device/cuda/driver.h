@@ -49,7 +49,6 @@ struct AccessDescription {
 
 inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
-inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kLimitStackSize = 0;

@@ -48,7 +48,7 @@ static_assert(AccessDescription{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
 static_assert(kHandleTypeDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 static_assert(kAttributeDescriptorHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 
