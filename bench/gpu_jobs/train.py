@@ -1,9 +1,8 @@
 """An ordinary training, which knows nothing about Salus and prints at its end what bench/gpu wants to know, as JSON.
 
     train.py MODEL --iterations 100                    so many
-    train.py MODEL --warmup 30 --blocks 5 --block 20 --ready F --go G
-                                                       timed: some, makes F, then blocks of iterations, synchronized at their
-                                                       ends: each when there is G0, G1 ..., its time goes to F0, F1 ...
+    train.py MODEL --warmup 30 --pipes PREFIX          some, then as many as each line in the pipe PREFIX.go says, until that is
+                                                       closed; how long one of them took, ms, goes to PREFIX.done
     train.py MODEL --until FILE --ready FILE2          until there is FILE; makes FILE2 when it is warm
 
 `ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
@@ -17,8 +16,10 @@ import time
 
 import torch
 
-from meeting import add_arguments, meet, wait_for
+from meeting import add_arguments, meet
 from models import MODELS
+
+UNTIMED = 3  # iterations at the begin of a block: the processor has seen other work since the last one
 
 
 def arguments():
@@ -30,8 +31,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=0)
     parser.add_argument("--warmup", type=int, default=30)
-    parser.add_argument("--blocks", type=int, default=0)
-    parser.add_argument("--block", type=int, default=20)
+    parser.add_argument("--pipes", metavar="PREFIX")
     parser.add_argument("--until", metavar="FILE")
     parser.add_argument("--deterministic", action="store_true")
     add_arguments(parser)
@@ -105,20 +105,19 @@ def main():
             iteration()
             clock.mark()
         result["ends"] = clock.times()
-    elif args.blocks:
-        for _ in range(args.warmup):
-            iteration()
-        clock.wait()
-        open(args.ready, "w").close()
-        for number in range(args.blocks):
-            wait_for(args.go + str(number))
-            begin = clock.wait()
-            for _ in range(args.block):
+    elif args.pipes:
+        with open(args.pipes + ".done", "w") as done, open(args.pipes + ".go") as go:
+            for _ in range(args.warmup):
                 iteration()
-            took = (clock.wait() - begin) / args.block * 1000
-            with open(args.ready + ".new", "w") as file:
-                file.write(repr(took))
-            os.replace(args.ready + ".new", args.ready + str(number))
+            clock.wait()
+            print("ready", file=done, flush=True)
+            for line in iter(go.readline, ""):
+                for _ in range(UNTIMED):
+                    iteration()
+                begin = clock.wait()
+                for _ in range(int(line)):
+                    iteration()
+                print((clock.wait() - begin) / int(line) * 1000, file=done, flush=True)
     else:
         meet(args)
         for number in range(args.iterations):

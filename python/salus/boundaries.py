@@ -50,7 +50,7 @@ _WORK_AT_FIRST = 64    # calls and backward passes in an iteration, while nothin
 class _Model:
     """What is known about a model."""
 
-    __slots__ = ("_reference", "kinds", "version", "owners", "_learned", "work_most")
+    __slots__ = ("_reference", "kinds", "version", "owners", "ends_with", "work_most")
 
     def __init__(self, key=0, reference=None):
         self._reference = reference
@@ -58,14 +58,8 @@ class _Model:
         self.kinds = [[hash((key, gradients, training)) & _KINDS for training in (False, True)] for gradients in (False, True)]
         self.version = -1
         self.owners = frozenset()      # the optimizers that train some of its parameters
-        self._learned = [None, None]   # what ends it, in eval and in training mode
-        self.work_most = None          # calls and backward passes in the longest iteration that it began
-
-    def ends_with(self, training, otherwise):
-        return self._learned[training] or otherwise
-
-    def learn(self, training, ends_with):
-        self._learned[training] = ends_with
+        self.ends_with = [None, None]  # what did, in eval and in training mode
+        self.work_most = 0             # calls and backward passes in the longest iteration that it began
 
     def work_bound(self):
         return 4 * (self.work_most or _WORK_AT_FIRST) + 8
@@ -82,7 +76,7 @@ class Script:
         self._numbers = {}            # id -> number
         self._owners = {}             # id of a parameter -> numbers
         self._changes = itertools.count(1)
-        self._version = 0             # of the optimizers and what they train
+        self.version = 0              # of the optimizers and what they train; those that come later have larger numbers
         self._built = -1              # the version that _owners is of
         self.stepped = set()          # optimizers that ever did
         self.not_awaited = set()      # see Note [Optimizers that are awaited]
@@ -97,11 +91,11 @@ class Script:
             def gone(_):
                 self._numbers.pop(key, None)
                 self._optimizers.pop(number, None)
-                self._version = next(self._changes)
+                self.version = next(self._changes)
 
             self._optimizers[number] = weakref.ref(optimizer, gone)
             self._numbers[key] = number
-        self._version = next(self._changes)
+        self.version = next(self._changes)
 
     def number_of(self, optimizer):
         number = self._numbers.get(id(optimizer))
@@ -116,10 +110,6 @@ class Script:
     def awaited(self, optimizers):
         return {number for number in optimizers if number in self._optimizers and number not in self.not_awaited}
 
-    def newest(self):
-        """All optimizers that come from now on have larger numbers."""
-        return next(self._changes)
-
     def knows(self, module):
         return id(module) in self._models
 
@@ -129,7 +119,7 @@ class Script:
         if model is None:
             models = self._models
             model = models[key] = _Model(key, weakref.ref(module, lambda _: models.pop(key, None)))
-        version = self._version
+        version = self.version
         if model.version != version:
             model.owners = self._owners_of(module)
             model.version = version
@@ -137,12 +127,12 @@ class Script:
 
     def _owners_of(self, module):
         with self._lock:
-            if self._built != self._version:
+            if self._built != self.version:
                 self._build()
             return frozenset().union(*(self._owners.get(id(parameter), ()) for parameter in self._parameters_of(module)))
 
     def _build(self):
-        version, owners = self._version, {}
+        version, owners = self.version, {}
         for number, reference in list(self._optimizers.items()):
             for group in getattr(reference(), "param_groups", ()):
                 for parameter in group["params"]:
@@ -204,7 +194,7 @@ class Boundaries:
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
         if self._until in _TRAINING:
-            if self._stepping or not evaluates and self._work() <= self._began_with[0].work_bound():
+            if self._stepping or not evaluates and self._calls + self._passes <= self._began_with[0].work_bound():
                 self._calls += 1
                 self._join(model)
                 return
@@ -212,7 +202,9 @@ class Boundaries:
         kind = model.kinds[gradients][training]
         ends_with = _RETURN
         if gradients:
-            ends_with = self._ends_with(model, training, _STEP if training and model.owners else _RETURN)
+            ends_with = model.ends_with[training] or (_STEP if training and model.owners else _RETURN)
+            if ends_with == _STEP and not model.owners and not self._script.has_optimizers():
+                ends_with = _BACKWARD
         if ends_with != _RETURN:
             self._train(ends_with, kind, (model, training))
             self._calls += 1
@@ -229,9 +221,6 @@ class Boundaries:
         elif self._until == _RETURN:
             self._close(self._counts)
 
-    def _work(self):
-        return self._calls + self._passes
-
     def _join(self, model):
         self._owners = self._owners | model.owners if self._owners else model.owners
         self._called = True
@@ -239,17 +228,17 @@ class Boundaries:
     def _give_up(self):
         """The step, or backward, that was awaited does not come."""
         model, training = self._began_with
-        if self._work() > model.work_bound():
-            model.learn(training, _BACKWARD if self._passes else _RETURN)
+        if self._calls + self._passes > model.work_bound():
+            model.ends_with[training] = _BACKWARD if self._passes else _RETURN
             self._device.count(self._passes or self._calls)
         self.broken_off()
 
-    def _ends_with(self, model, training, otherwise):
-        ends_with = model.ends_with(training, otherwise)
-        return _BACKWARD if ends_with == _STEP and not self._script.has_optimizers() else ends_with
-
     def _train(self, ends_with, kind, began_with):
-        self._settle(began_with[0])
+        model = began_with[0]
+        if self._doubted or model is not self._trained_last or self._preambles[model]:
+            self._settle(model)
+        if model is not self._script.no_model:
+            self._join(model)
         self._begin(kind)
         self._until = ends_with
         self._began_with = began_with
@@ -290,14 +279,11 @@ class Boundaries:
                 self._forget_work()
                 self._iteration = None
             self._pending = []
-        if self._doubted or model is not self._trained_last or self._preambles[model]:
-            self._preambles.pop(model, None)
-            self._preambles[model], self._doubted = self._doubted, {}
-            if len(self._preambles) > _PREAMBLES_MOST:
-                del self._preambles[next(iter(self._preambles))]
-            self._trained_last = model
-        if model is not self._script.no_model:
-            self._join(model)
+        self._preambles.pop(model, None)
+        self._preambles[model], self._doubted = self._doubted, {}
+        if len(self._preambles) > _PREAMBLES_MOST:
+            del self._preambles[next(iter(self._preambles))]
+        self._trained_last = model
 
     def _count_pending(self):
         if self._pending:
@@ -315,13 +301,13 @@ class Boundaries:
         if self._pending and self._pending[-1][2]:  # its last call was no inference
             model, training, _ = self._pending.pop()
             self._doubted[model] -= 1
-            model.learn(training, _BACKWARD)
+            model.ends_with[training] = _BACKWARD
             return _BACKWARD, _BACKWARD_FIRST, (model, training)
         model, last = self._script.no_model, self._iteration
         if not self._called and last is not None and last.began_with is not None:
             ends_with = _BACKWARD  # one more pass over what the last one went over
         else:
-            ends_with = self._ends_with(model, True, _STEP)
+            ends_with = model.ends_with[True] or _STEP if self._script.has_optimizers() else _BACKWARD
         return ends_with, _BACKWARD_FIRST, (model, True)
 
     def backward_ends(self, failed=False):
@@ -367,7 +353,7 @@ class Boundaries:
         last = self._iteration
         if last is not None and last.takes(number, self._owners, self._called):
             if last.began_with is not None:
-                last.began_with[0].learn(last.began_with[1], _STEP)
+                last.began_with[0].ends_with[last.began_with[1]] = _STEP
             if last.counted:
                 last.late = last.late | {number}
                 if number in last.late_before:  # every time, now
@@ -379,12 +365,12 @@ class Boundaries:
             if not last.counted:
                 self._device.count(1)
                 self._script.not_awaited |= last.coupled - last.stepped
-        self._iteration = _Iteration(self._script.newest(), late_before=late)
+        self._iteration = _Iteration(self._script.version, late_before=late)
         return self._iteration
 
     def _note_work(self):
-        model, work = self._began_with[0], self._work()
-        if model.work_most is None or work > model.work_most:
+        model, work = self._began_with[0], self._calls + self._passes
+        if work > model.work_most:
             model.work_most = work
 
     # ---------------------------------------------------------------------------------------------------- boundaries
