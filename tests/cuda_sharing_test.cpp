@@ -439,6 +439,21 @@ TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
     EXPECT_EQ(count_of("MPS is gone", machine.log()), 1u) << machine.log();
 }
 
+TEST_F(CudaMps, AServiceThatIsKilledLeavesItToTheNext) {
+    add_mps(machine);
+    machine.start_service();
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    const std::string daemon = text_of(machine.state() + "/mps/nvidia-cuda-mps-control.pid");
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    machine.start_service();
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    EXPECT_EQ(text_of(machine.state() + "/mps/nvidia-cuda-mps-control.pid"), daemon);
+    EXPECT_EQ(::kill(std::stoi(daemon), 0), 0);
+    EXPECT_EQ(machine.salus({"stop"}).wait(), 0);
+    EXPECT_TRUE(eventually([&] { return ::kill(std::stoi(daemon), 0) != 0; }));
+}
+
 TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
     add_mps(machine);
     machine.also["SALUS_STANDIN_MEMORY"] = std::to_string(64 * 1024 * kMiB);  // for all to start; nobody takes it

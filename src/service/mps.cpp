@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -107,18 +106,30 @@ bool has_variable(int pid, const std::string& variable) {
 
 std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRECTORY=" + directory; }
 
-/// A daemon whose service was killed takes a while to end, and would then remove the pipes of the next.
-void end_predecessor(const std::string& directory, Duration patience) {
-    int pid = 0;
-    std::ifstream(fs::path(directory) / kPidFile) >> pid;
-    if (pid <= 0) return;
-    const wire::Descriptor pidfd = open_pidfd(pid);
+struct Predecessor {
+    pid_t pid = -1;
+    wire::Descriptor pidfd;  ///< empty if there is none
+};
+
+/// A daemon whose service was killed.
+Predecessor find_predecessor(const std::string& directory) {
+    Predecessor found;
+    std::ifstream(fs::path(directory) / kPidFile) >> found.pid;
+    if (found.pid <= 0) return {};
+    found.pidfd = open_pidfd(found.pid);
     // The number may be another's by now; what the descriptor stands for cannot change any more.
-    if (!pidfd || !has_variable(pid, pipes_are(directory))) return;
-    send_signal(pidfd.get(), SIGTERM);
-    if (gone_within(pidfd.get(), patience)) return;
-    send_signal(pidfd.get(), SIGKILL);
-    gone_within(pidfd.get(), patience);
+    if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !has_variable(found.pid, pipes_are(directory)))
+        return {};
+    return found;
+}
+
+void end_predecessor(const std::string& directory, Duration patience) {
+    const Predecessor found = find_predecessor(directory);
+    if (!found.pidfd) return;
+    send_signal(found.pidfd.get(), SIGTERM);
+    if (gone_within(found.pidfd.get(), patience)) return;
+    send_signal(found.pidfd.get(), SIGKILL);
+    gone_within(found.pidfd.get(), patience);
 }
 
 std::vector<std::string> environment_with(const std::vector<std::string>& ours) {
@@ -140,18 +151,15 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
     return pointers;
 }
 
-/// In a session of its own, so that what a terminal sends does not reach it; ends with the thread that called.
+/// In a session of its own, so that what a terminal sends does not reach it.
 pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, int input, int output) {
     const std::vector<char*> arguments = pointers_to(command);
     const std::vector<char*> variables = pointers_to(environment);
-    const pid_t parent = ::getpid();
     const pid_t child = ::fork();
     if (child != 0) return child;
     // From here on only what is safe after a fork of a process with threads, which the CUDA driver starts.
     ::setsid();
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(127);  // it ended before it could matter
-    sigset_t none;                            // the service blocks SIGTERM, which would be passed on
+    sigset_t none;  // the service blocks SIGTERM, which would be passed on
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int signal : {SIGTERM, SIGINT, SIGPIPE}) ::signal(signal, SIG_DFL);
@@ -195,27 +203,66 @@ Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std:
     std::unique_ptr<Mps> mps(new Mps(path, std::move(lock).value(), patience));
     mps->program_ = find_program();
     if (mps->program_.empty()) return Error{std::string("MPS cannot be started: there is no ") + kProgram};
-    if (path.size() + kLongestSocket.size() >= sizeof(sockaddr_un::sun_path)) {
-        char name[] = "/tmp/salus-mps-XXXXXX";
-        if (!::mkdtemp(name)) return Error{std::string("/tmp: ") + std::strerror(errno)};
-        mps->pipes_ = name;
-        mps->made_pipes_ = true;
-    }
-    const Result<bool> launched = mps->launch(gpu_uuid);
+    if (!mps->find_place_for_pipes()) return Error{std::string("/tmp: ") + std::strerror(errno)};
+    mps->environment_ = environment_with(
+        {pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, "CUDA_VISIBLE_DEVICES=" + gpu_uuid});
+    if (mps->take_over()) return mps;
+    const Result<bool> launched = mps->launch();
     if (!launched) return Error{launched.error()};
     const Result<bool> ready = mps->wait_until_ready();
     if (!ready) return Error{ready.error()};
     return mps;
 }
 
-Result<bool> Mps::launch(const std::string& gpu_uuid) {
+void Mps::end_what_is_left(const std::string& directory, MpsPatience patience) {
+    const std::string path = fs::absolute(directory).lexically_normal().string();
+    std::error_code error;
+    if (!fs::exists(path, error)) return;
+    Result<wire::Descriptor> lock = take_directory(path);
+    if (!lock) return;
+    Mps left(path, std::move(lock).value(), patience);
+    if (!left.find_place_for_pipes()) return;
+    end_predecessor(left.pipes_, patience.terminate);
+    clear(left.pipes_);
+}
+
+/// Where the directory's name is too long for a socket they are in /tmp, and a link in the directory leads there: also the
+/// service that comes after a killed one.
+bool Mps::find_place_for_pipes() {
+    if (logs_.size() + kLongestSocket.size() < sizeof(sockaddr_un::sun_path)) return true;
+    const std::string link = logs_ + "/pipes";
+    std::error_code error;
+    const fs::path before = fs::read_symlink(link, error);
+    struct stat status {};
+    if (!error && ::lstat(before.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid()) {
+        pipes_ = before;
+        return true;
+    }
+    char name[] = "/tmp/salus-mps-XXXXXX";
+    if (!::mkdtemp(name)) return false;
+    pipes_ = name;
+    fs::remove(link, error);
+    fs::create_symlink(pipes_, link, error);
+    return true;
+}
+
+bool Mps::take_over() {
+    Predecessor left = find_predecessor(pipes_);
+    const auto devices = std::ranges::find_if(
+        environment_, [](const std::string& entry) { return entry.starts_with("CUDA_VISIBLE_DEVICES="); });
+    if (!left.pidfd || !has_variable(left.pid, *devices) || ::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;
+    pid_ = left.pid;
+    pidfd_ = std::move(left.pidfd);
+    taken_over_ = true;
+    return true;
+}
+
+Result<bool> Mps::launch() {
     end_predecessor(pipes_, patience_.terminate);
     clear(pipes_);
     const wire::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
     if (!nothing || !out) return Error{output() + ": " + std::strerror(errno)};
-    environment_ =
-        environment_with({pipes_are(pipes_), "CUDA_MPS_LOG_DIRECTORY=" + logs_, "CUDA_VISIBLE_DEVICES=" + gpu_uuid});
     pid_ = spawn({program_, "-f"}, environment_, nothing.get(), out.get());
     if (pid_ < 0) return Error{std::string("fork: ") + std::strerror(errno)};
     pidfd_ = open_pidfd(pid_);  // not reaped yet, so the number is still its own
@@ -235,11 +282,16 @@ Result<bool> Mps::wait_until_ready() {
 
 // ------------------------------------------------------------------------------------------------------------------ end
 
+bool Mps::is_gone() const { return gone_within(pidfd_.get(), Duration{}); }
+
 std::string Mps::why_gone() const {
     if (pid_ < 0) return "MPS was stopped";
-    siginfo_t end{};  // stays zero while it runs
-    if (::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return "";
+    if (!is_gone()) return "";
     const std::string said = last_line_of(output());
+    siginfo_t end{};
+    if (taken_over_ || ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0) {
+        return "MPS has ended" + (said.empty() ? "" : ": " + said);
+    }
     return fmt::format("MPS {} {}{}{}", end.si_code == CLD_EXITED ? "ended with status" : "was ended by signal",
                        end.si_status, said.empty() ? "" : ": ", said);
 }
@@ -247,22 +299,27 @@ std::string Mps::why_gone() const {
 void Mps::stop() {
     if (pid_ > 0) {
         if (!ends_when_asked()) {
-            ::kill(-pid_, SIGKILL);  // its session, which has its server; not reaped yet, so the number is still its own
-            ::kill(pid_, SIGKILL);
+            // Its session, which has its server: a child's number is its own until it is reaped, any other's while it runs.
+            if (!taken_over_ || !is_gone()) ::kill(-pid_, SIGKILL);
+            send_signal(pidfd_.get(), SIGKILL);
         }
-        ::waitpid(pid_, nullptr, 0);
+        if (taken_over_) gone_within(pidfd_.get(), patience_.terminate);
+        else ::waitpid(pid_, nullptr, 0);
         pid_ = -1;
         pidfd_.reset();
         clear(pipes_);
     }
     std::error_code error;
-    if (std::exchange(made_pipes_, false)) fs::remove_all(pipes_, error);
+    if (pipes_ != logs_) {
+        fs::remove_all(pipes_, error);
+        fs::remove(logs_ + "/pipes", error);
+    }
     lock_.reset();
 }
 
 /// Then its server has ended, too. False if it is to be killed, or was.
 bool Mps::ends_when_asked() {
-    if (!pidfd_ || gone_within(pidfd_.get(), Duration{})) return false;
+    if (!pidfd_ || is_gone()) return false;
     if (quits()) return true;
     send_signal(pidfd_.get(), SIGTERM);
     if (gone_within(pidfd_.get(), patience_.terminate)) return true;

@@ -25,16 +25,18 @@ struct MpsPatience {
     Duration terminate = seconds(3);  ///< from SIGTERM to its end; then SIGKILL
 };
 
-/// The control daemon, a child of this process; it starts a server when the first client comes.
-/// Thread: start() by one that lives as long as the service, for the daemon ends with it.
+/// The control daemon; it starts a server when the first client comes. It outlives a service that is killed, as the jobs on
+/// it are to, and the next service takes it over.
 class Mps {
 public:
     static constexpr int kClientsMax = 48;  ///< of one MPS server, as NVIDIA has it
 
-    /// Returns when clients can connect. `directory` is made if need be, and is the service's alone: for pipes and logs, and
-    /// a daemon that an earlier service has left in it is ended first.
+    /// Returns when clients can connect. `directory` is made if need be, and is the service's alone: for pipes and logs. A
+    /// daemon that an earlier service has left in it is taken over, or, if it has another GPU, ended first.
     static Result<std::unique_ptr<Mps>> start(const std::string& directory, const std::string& gpu_uuid,
                                               MpsPatience patience = {});
+    /// For a service that wants none: ends what an earlier one may have left.
+    static void end_what_is_left(const std::string& directory, MpsPatience patience = {});
     ~Mps() { stop(); }
     Mps(const Mps&) = delete;
     Mps& operator=(const Mps&) = delete;
@@ -52,20 +54,23 @@ public:
 
 private:
     Mps(std::string logs, wire::Descriptor lock, MpsPatience patience);
-    Result<bool> launch(const std::string& gpu_uuid);
+    bool find_place_for_pipes();
+    bool take_over();
+    Result<bool> launch();
     Result<bool> wait_until_ready();
+    bool is_gone() const;
     bool ends_when_asked();
     bool quits();
     std::string output() const { return logs_ + "/control.out"; }
 
     std::string logs_;
     std::string pipes_;
-    bool made_pipes_ = false;  ///< in /tmp, to be removed
-    wire::Descriptor lock_;    ///< on the directory of the logs
+    wire::Descriptor lock_;  ///< on the directory of the logs
     MpsPatience patience_;
     std::string program_;
     std::vector<std::string> environment_;
     pid_t pid_ = -1;
+    bool taken_over_ = false;  ///< then it is no child of ours
     wire::Descriptor pidfd_;
 };
 

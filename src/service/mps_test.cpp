@@ -296,21 +296,62 @@ TEST_F(MpsTest, OneThatIgnoresEverythingIsKilledWithWhatItStarted) {
     EXPECT_FALSE(has("control"));
 }
 
-TEST_F(MpsTest, ItDoesNotOutliveAServiceThatIsKilled) {
+TEST_F(MpsTest, ItOutlivesAServiceThatIsKilledAndTheNextTakesItOver) {
     control_is(kGood);
     const wire::Descriptor daemon = left_by_a_killed_service();
-    EXPECT_TRUE(eventually([&] { return readable(daemon.get()); }));
-    EXPECT_EQ(log(), "devices GPU-1234\n");
+    const int pid = daemon_pid();
+    auto mps = started();
+    ASSERT_TRUE(mps);
+    EXPECT_FALSE(readable(daemon.get()));
+    EXPECT_EQ(daemon_pid(), pid);
+    EXPECT_EQ(mps->why_gone(), "");
+    EXPECT_EQ(mps->directory(), directory());
+    mps.reset();
+    EXPECT_TRUE(readable(daemon.get()));
+    EXPECT_EQ(log(), "devices GPU-1234\nquit\n");
+    EXPECT_FALSE(has("control"));
 }
 
-TEST_F(MpsTest, OneThatIsLeftMakesWayForTheNext) {
+TEST_F(MpsTest, OneThatWasTakenOverAndDiesIsNoticed) {
+    control_is("come_up; next_command; echo no device >&2; exit 1");
+    const wire::Descriptor daemon = left_by_a_killed_service();
+    const auto mps = started();
+    ASSERT_TRUE(mps);
+    send_signal(daemon.get(), SIGKILL);
+    EXPECT_TRUE(eventually([&] { return readable(mps->pidfd()); }));
+    EXPECT_EQ(mps->why_gone(), "MPS has ended");
+    mps->stop();
+    EXPECT_FALSE(has("control"));
+}
+
+TEST_F(MpsTest, OneThatWasTakenOverAndIgnoresEverythingIsKilled) {
+    control_is("trap '' TERM; come_up; while :; do next_command; done");
+    const wire::Descriptor daemon = left_by_a_killed_service();
+    auto mps = started({.quit = milliseconds(100), .terminate = milliseconds(100)});
+    ASSERT_TRUE(mps);
+    mps->stop();
+    EXPECT_TRUE(eventually([&] { return readable(daemon.get()); }));
+}
+
+TEST_F(MpsTest, OneThatIsLeftWithAnotherGpuMakesWayForTheNext) {
     control_is("trap '' TERM; come_up; while :; do next_command; [ $command != quit ] || exit 0; done");
     const wire::Descriptor daemon = left_by_a_killed_service();
     EXPECT_FALSE(readable(daemon.get()));
-    const auto mps = started({.terminate = milliseconds(300)});
+    const auto mps = Mps::start(directory(), "GPU-5678", {.terminate = milliseconds(300)});
     EXPECT_TRUE(readable(daemon.get()));
-    ASSERT_TRUE(mps);
-    EXPECT_EQ(mps->why_gone(), "");
+    ASSERT_TRUE(mps) << mps.error();
+    EXPECT_EQ(mps.value()->why_gone(), "");
+}
+
+TEST_F(MpsTest, OneThatIsLeftIsEndedWhereNoneIsWanted) {
+    control_is(kGood);
+    const wire::Descriptor daemon = left_by_a_killed_service();
+    Mps::end_what_is_left(directory());
+    EXPECT_TRUE(readable(daemon.get()));
+    EXPECT_FALSE(has("control"));
+    Mps::end_what_is_left(directory());
+    Mps::end_what_is_left(root_ + "/nowhere");
+    EXPECT_FALSE(fs::exists(root_ + "/nowhere"));
 }
 
 TEST_F(MpsTest, ADirectoryTooLongForASocketHasItsPipesElsewhere) {
@@ -326,6 +367,7 @@ TEST_F(MpsTest, ADirectoryTooLongForASocketHasItsPipesElsewhere) {
         EXPECT_EQ(fs::status(pipes).permissions(), fs::perms::owner_all);
         mps.value().reset();
         EXPECT_EQ(fs::exists(pipes), fits);
+        EXPECT_FALSE(fs::exists(fs::symlink_status(directory + "/pipes")));
         EXPECT_EQ(text_of(directory + "/control.log"), "devices GPU-1234\nquit\n");
     }
 }

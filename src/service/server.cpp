@@ -151,8 +151,9 @@ void Server::start_mps() {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
     const bool is_gpu = shell_->memory().name() == "cuda";
-    if (!wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu)) return;
-    Result<std::unique_ptr<Mps>> started = Mps::start(options_.state + "/mps", shell_->memory().identity());
+    const std::string directory = options_.state + "/mps";
+    if (!wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu)) return Mps::end_what_is_left(directory);
+    Result<std::unique_ptr<Mps>> started = Mps::start(directory, shell_->memory().identity());
     if (!started) return log(LogLevel::kWarning, "no MPS: {}; lanes take turns on the GPU", started.error());
     mps_ = std::move(started).value();
     log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
