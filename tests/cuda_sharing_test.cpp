@@ -3,6 +3,7 @@
 #include <set>
 
 #include "device/cuda/nvml.h"
+#include "salus/salus.h"
 #include "tests/processes_fixture.h"
 #include "tests/standin/standin_fixture.h"
 
@@ -174,6 +175,50 @@ TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
     EXPECT_TRUE(eventually([&] { return machine.lanes_mib() == kPieceMiB; })) << machine.status();
     EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
     EXPECT_TRUE(other.runs());
+}
+
+TEST(CudaSharing, ALaneForWhichThereIsNoMemoryIsTriedAgain) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1"}, {{"SALUS_STANDIN_FAIL", "cuMemCreate:1,cuMemCreate:2"}});
+    machine.also.erase("SALUS_STANDIN_FAIL");  // it is for the service
+    Process& job = machine.job("job", job_of("16MiB", "32MiB", "20"));
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    const nlohmann::json counters = machine.report("job")["counters"];
+    EXPECT_EQ(counters.value("attachments", 0), 1) << counters;
+    EXPECT_GT(counters.value("lane_bytes", std::int64_t{0}), 0) << counters;
+    EXPECT_EQ(count_of(" error ", machine.log()), 1u) << machine.log();
+}
+
+// As torch does when it is told that there is no memory.
+TEST(CudaSharing, WhoAsksAgainForALaneThatCouldNotGrowIsAnswered) {
+    for (const bool in_vain : {false, true}) {
+        GpuMachine machine({"--policy", "rr", "--lanes", "1"},
+                           {{"SALUS_STANDIN_FAIL", in_vain ? "cuMemCreate:2+" : "cuMemCreate:2"}});
+        machine.also["SALUS_STANDIN_FAIL"] = "";
+        machine.also["SALUS_SOCKET"] = machine.socket();
+        Part part(machine.also, [in_vain](const Line&) {
+            Standin::load();
+            salus_client* client = nullptr;
+            ASSERT_EQ(salus_attach(nullptr, &client), SALUS_OK) << salus_error_text();
+            const auto scratch = [&] { return salus_alloc(client, 40 << 20, SALUS_EPHEMERAL); };
+            for (int i = 0; i < 4; ++i) {
+                ASSERT_EQ(salus_begin(client), SALUS_OK);
+                salus_free(client, scratch());
+                ASSERT_EQ(salus_end(client), SALUS_OK);
+            }
+            ASSERT_EQ(salus_begin(client), SALUS_OK);
+            void* first = scratch();
+            EXPECT_TRUE(salus_in_lane(client, first));
+            EXPECT_EQ(scratch(), nullptr);
+            for (int i = 0; i < 2; ++i) {
+                void* second = scratch();
+                EXPECT_EQ(second != nullptr && salus_in_lane(client, second), !in_vain);
+                salus_free(client, second);
+            }
+            ASSERT_EQ(salus_end(client), SALUS_OK);
+            ASSERT_EQ(salus_detach(client), SALUS_OK);
+        });
+        EXPECT_EQ(part.status(), 0);
+    }
 }
 
 TEST(CudaSharing, WhoIsKilledInMidIterationLeavesItsMemoryToTheOthers) {

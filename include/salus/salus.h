@@ -111,6 +111,8 @@ SALUS_API int salus_in_lane(salus_client* client, const void* block);
 /* ---- memory of a GPU, for allocators that know streams ------------------------------------------------------------------
  * "host", or "cuda": then all memory of this client is the GPU's, and this process has, or gets, a context on it. */
 SALUS_API const char* salus_device(salus_client* client);
+/* The number that the GPU has in this process. */
+SALUS_API int salus_device_ordinal(salus_client* client);
 
 /* A block for work on this stream (a CUstream). SALUS_OK with *block NULL: it is not for Salus to serve (too small, or on
  * another stream than the rest), and the caller's own allocator should. SALUS_TOO_LARGE: it cannot be had.
@@ -135,6 +137,8 @@ typedef struct salus_usage {
 } salus_usage;
 SALUS_API salus_status salus_get_usage(salus_client* client, salus_usage* usage);
 SALUS_API void salus_reset_peaks(salus_client* client);
+/* Memory that was freed and is kept for later goes back to the device. Returns how much that was, in bytes. */
+SALUS_API uint64_t salus_give_back(salus_client* client);
 
 /* From now on what a loaded library (matched by the start of its file name, such as "libc10.so") allocates by
  * posix_memalign, in blocks of 1 MiB and more, is allocated as SALUS_AUTO. There is no way back: the client cannot be

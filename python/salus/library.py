@@ -93,6 +93,11 @@ class Client:
         return function(self._client).decode()
 
     @property
+    def device_ordinal(self):
+        """The number of the GPU, as CUDA and torch count in this process."""
+        return self._library.salus_device_ordinal(self._client)
+
+    @property
     def address(self):
         """The salus_client*, for what calls the library by itself."""
         return self._client.value

@@ -177,6 +177,7 @@ bool Client::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
+        if (device_) device_->drain();  // the lane is another's at once
         send(wire::Leave{});
     }
     return true;

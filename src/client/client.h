@@ -56,6 +56,7 @@ public:
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
     const std::string& device() const { return device_name_; }
+    int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
     void free(void* block);
     bool in_lane(const void* block);
     void read_counters(salus_counters& counters);

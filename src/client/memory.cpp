@@ -63,7 +63,8 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
 // again there is used again only after. Other streams are turned away, to the framework's own allocator. A block that work
 // on another stream uses, too, or that was taken when another stream was at home, is used again only when a fence shows that
 // all work of its last iteration has ended. An iteration that needs nothing at home, but was turned away elsewhere, moves
-// the home there, at its boundary. Whatever takes memory out of the address space needs the device to have drained.
+// the home there, at its boundary. Whatever takes memory out of the address space needs the device to have drained; and if
+// the memory is alive, on all streams.
 std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size, bool inside) {
     if (size < kManagedMin) return std::nullopt;
     std::unique_lock lock(mutex_);
@@ -135,7 +136,11 @@ void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t
         if (given) room_ = std::max(room_, needs.persistent);
         else if (!alone_) return nullptr;
     }
-    const auto offset = private_.allocate(size);
+    auto offset = private_.allocate(size);
+    if (!offset && !late_.empty()) {
+        wait_for_late();
+        offset = private_.allocate(size);
+    }
     if (!offset) return nullptr;
     if (!back({*offset, size})) {
         private_.free(*offset);
@@ -179,18 +184,39 @@ bool Memory::back(device::Range range) {
     };
     if (go_on()) return note_held();
     // What is kept for later may be what is missing now.
-    device_.uses(home_);
-    device_.fence();
-    device_.drain();
-    for (const auto& [start, block] : blocks_) {
-        if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
-    }
+    wait_for_late();
     leftovers_.give_back_all();
     if (go_on()) return note_held();
     note_held();
     leftovers_.add(range, iteration_);
     for (std::size_t i = done; i < missing.size(); ++i) leftovers_.take(missing[i]);
     return false;
+}
+
+/// A fence marks these streams once, and until it has passed the next one has to mark them again.
+void Memory::mark_streams() {
+    device_.uses(home_);
+    for (const Late& late : late_) note_uses(late.block);
+    device_.fence();
+}
+
+/// All that is free by our books is free for good.
+void Memory::wait_for_late() {
+    mark_streams();
+    device_.drain();
+    release_late(~std::uint64_t{0});
+    for (const auto& [start, block] : blocks_) {
+        if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
+    }
+}
+
+std::uint64_t Memory::give_back() {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t before = device_.backed();
+    if (device_.asynchronous()) wait_for_late();
+    leftovers_.give_back_all();
+    note_held();
+    return before - device_.backed();
 }
 
 /// For the replay at the next boundary. Where none comes it must not fill memory.
@@ -335,16 +361,14 @@ bool Memory::boundary() {
     const bool in_flight = device_.asynchronous();
     const bool passed = !in_flight || ((!late_.empty() || leftovers_.bytes() > 0) && device_.passed());
     if (passed && !late_.empty()) release_late(iteration_);
-    if (in_flight) {
-        device_.uses(home_);
-        device_.fence();
-    }
+    if (in_flight) mark_streams();
     const bool drain = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
     if (drain) {
         device_.drain();
         release_late(iteration_ + 1);
     }
-    const bool clean = evacuate_all();
+    // What is alive may be in use on streams that we were never told of.
+    const bool clean = lane_blocks_ == 0 || (device_.drain_everything() && evacuate_all());
     if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);

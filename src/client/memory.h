@@ -66,6 +66,8 @@ public:
     };
     Usage usage();
     void reset_peaks();
+    /// What was freed and is kept for later goes back to the device. How much that was.
+    std::uint64_t give_back();
 
     // ---- turns; called by the thread that enters first or leaves last ----
     /// An iteration of this kind begins: those of one kind allocate alike.
@@ -148,6 +150,8 @@ private:
     void release(const Block& block);
     void note_uses(const Block& block);
     void release_late(std::uint64_t freed_before);
+    void mark_streams();
+    void wait_for_late();
     void change_home();
     bool note_held();
     void leave_lane();

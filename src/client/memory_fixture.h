@@ -105,19 +105,26 @@ public:
     }
     bool passed() override { return has_passed; }
     void drain() override { ++drains; }
+    bool drain_everything() override {
+        ++drains_of_everything;
+        return !fail_drain;
+    }
     void turn_begins(device::Stream) override {}
     std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
     std::uint64_t lane_unit() const override { return real_->lane_unit(); }
+    int ordinal() const override { return real_->ordinal(); }
     bool is_host() const override { return real_->is_host(); }
     std::uint64_t backed() const override { return work_in_flight ? held : real_->backed(); }
 
     bool fail_map_lane = false;
     bool fail_make_private = false;
     bool fail_back_private = false;
+    bool fail_drain = false;
     bool work_in_flight = false;  ///< as on a device that works by itself
     bool has_passed = true;
     int fences = 0;
     int drains = 0;
+    int drains_of_everything = 0;
     std::set<device::Stream> used;    ///< since the last fence ...
     std::set<device::Stream> marked;  ///< ... and by it
     std::vector<std::pair<device::Stream, device::Stream>> ordered;

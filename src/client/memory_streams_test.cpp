@@ -490,5 +490,80 @@ TEST_F(MemoryStreamsTest, UsageIsOfManagedBlocksAndWhatIsKeptForThem) {
     expect(0, 2, 6, 6, 3, 3, 12, 12);  // not free yet
 }
 
+// ------------------------------------------------------------------------------------------------- for how long it is late
+
+TEST_F(MemoryStreamsTest, AStreamThatIsFarBehindIsMarkedUntilItIsThrough) {
+    void* block = on(kHome, 4 * kMiB);
+    memory_->used_on(block, kSide);
+    memory_->free(block);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_TRUE(device_->marked.contains(kSide));
+    for (int i = 0; i < 3; ++i) {
+        device_->has_passed = !device_->marked.contains(kSide);  // the home stream is through, the other one is not
+        iterate_at_home();
+        EXPECT_TRUE(device_->marked.contains(kSide)) << i;
+    }
+    EXPECT_NE(on(kHome, 4 * kMiB), block);
+}
+
+TEST_F(MemoryStreamsTest, ALaneIsNotHandedOverUnderAStreamThatIsFarBehind) {
+    map_lane(8 * kMiB);
+    page_.persistent = 0;
+    page_.ephemeral = 8 * kMiB;
+    memory_->turn_begins();
+    void* block = ephemeral(4 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(block));
+    memory_->used_on(block, kSide);
+    memory_->free(block);
+    device_->has_passed = false;
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_TRUE(device_->marked.contains(kSide)) << "a hand-over would wait for what is marked";
+}
+
+TEST_F(MemoryStreamsTest, WithoutBoundariesWhatIsLateComesBackWhenMemoryRunsOut) {
+    device_->held_most = 32 * kMiB;
+    memory_->set_alone(true);
+    for (int i = 0; i < 100; ++i) {
+        void* block = on(kHome, 4 * kMiB, /*inside=*/false);
+        ASSERT_NE(block, nullptr) << i;
+        memory_->used_on(block, kSide);
+        memory_->free(block);
+    }
+}
+
+TEST_F(MemoryStreamsTest, WhatIsKeptIsGivenBackWhenAskedFor) {
+    void* kept = on(kHome, 3 * kMiB, /*inside=*/false);
+    void* block = on(kHome, 4 * kMiB, /*inside=*/false);
+    void* other = on(kHome, 8 * kMiB, /*inside=*/false);
+    memory_->used_on(other, kSide);
+    memory_->free(block);
+    memory_->free(other);
+    expect_drained_first();
+    EXPECT_EQ(device_->held, 15 * kMiB);
+    EXPECT_EQ(memory_->give_back(), 12 * kMiB);
+    EXPECT_EQ(device_->held, 3 * kMiB);
+    EXPECT_EQ(memory_->give_back(), 0u);
+    memory_->free(kept);
+}
+
+TEST_F(MemoryStreamsTest, WhatIsAliveStaysInTheLaneUntilEverythingHasDrained) {
+    map_lane(8 * kMiB);
+    page_.persistent = 64 * kMiB;
+    page_.ephemeral = 8 * kMiB;
+    memory_->turn_begins();
+    void* block = ephemeral(4 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(block));
+    device_->fail_drain = true;  // somebody captures a graph
+    EXPECT_FALSE(memory_->boundary());
+    EXPECT_TRUE(memory_->in_lane(block));
+    device_->fail_drain = false;
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_FALSE(memory_->in_lane(block));
+    EXPECT_EQ(device_->drains_of_everything, 2);
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(device_->drains_of_everything, 2) << "there is nothing to evacuate";
+}
+
 }  // namespace
 }  // namespace salus::client::test

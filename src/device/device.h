@@ -74,7 +74,7 @@ public:
     /// Nothing of the lane is left in the window, and its pieces are given up.
     virtual void drop_lane() = 0;
 
-    /// Evacuation: private memory with the same content at the same address. REQUIRES: the device has drained.
+    /// Evacuation: private memory with the same content at the same address. REQUIRES: everything has drained.
     virtual bool make_private(Range range) = 0;
     /// What was evacuated is dead: the lane shows through again, as far as it reaches. REQUIRES: the device has drained.
     virtual bool restore_lane(Range range) = 0;
@@ -108,6 +108,9 @@ public:
     virtual bool passed() = 0;
     /// Waits for all that the last fence marked.
     virtual void drain() = 0;
+    /// Waits for all that this process has given to the device, also on streams that nobody named. False: it cannot be
+    /// known.
+    virtual bool drain_everything() = 0;
     /// A turn begins, with nothing of this client in flight, on this stream.
     virtual void turn_begins(Stream stream) = 0;
     /// After it has drained: how much longer the turn's first iteration took than the others, for the device had to be
@@ -116,6 +119,8 @@ public:
 
     /// What the lane's size is rounded up to.
     virtual std::uint64_t lane_unit() const = 0;
+    /// The device's number in this process, as its driver counts.
+    virtual int ordinal() const = 0;
     /// Whether small blocks may as well come from the C library.
     virtual bool is_host() const = 0;
     /// Bytes of private memory behind the windows.

@@ -185,6 +185,8 @@ int salus_in_lane(salus_client* client, const void* block) {
     return client && guarded(client, false, [&] { return client->client.in_lane(block); }) ? 1 : 0;
 }
 
+int salus_device_ordinal(salus_client* client) { return client ? client->client.device_ordinal() : 0; }
+
 const char* salus_device(salus_client* client) { return client ? client->client.device().c_str() : "host"; }
 
 salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block) {
@@ -228,6 +230,11 @@ salus_status salus_get_usage(salus_client* client, salus_usage* usage) {
 
 void salus_reset_peaks(salus_client* client) {
     if (client && client->client.memory()) client->client.memory()->reset_peaks();
+}
+
+uint64_t salus_give_back(salus_client* client) {
+    if (!client || !client->client.memory()) return 0;
+    return guarded(client, uint64_t{0}, [&] { return client->client.memory()->give_back(); });
 }
 
 salus_status salus_interpose(salus_client* client, const char* library) {

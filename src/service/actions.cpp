@@ -92,30 +92,52 @@ void Shell::take_back(ClientId id) {
 
 void Shell::perform(const action::AssignLane& a) {
     Session* session = find(a.client);
-    if (session) session->pieces_of = kNoLane;
-    if (!send_pieces(a.client, a.lane, a.size)) {
-        if (session) disconnected(*session);
-        return;
-    }
-    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
+    if (!session) return;
+    session->pieces_of = kNoLane;
+    session->unmapped.reset();
+    map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
 }
 
 void Shell::perform(const action::ResizeLane& a) {
-    // Others may have taken what the device still had: then whoever waits for it must not wait for ever.
-    if (!send_pieces(a.client, a.lane, a.size)) {
-        return send(a.client,
-                    wire::Deny{static_cast<std::uint64_t>(a.size.count), static_cast<std::uint64_t>(capacity_.count)});
+    Session* session = find(a.client);
+    if (!session) return;
+    session->unmapped.reset();
+    if (!map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)})) {
+        deny(*session, a.size);  // whoever waits for it must not wait for ever
     }
-    send(a.client, wire::MapLane{static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
+}
+
+/// False: others have taken what the device still had. It is tried again now and then.
+bool Shell::map_lane(Session& session, const wire::MapLane& message) {
+    const Result<bool> sent = send_pieces(session.id, LaneId{message.lane}, Bytes{static_cast<std::int64_t>(message.size)});
+    if (sent) {
+        session.unmapped.reset();
+        send(session.id, message);
+        return true;
+    }
+    if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
+    return false;
+}
+
+void Shell::map_again(Session& session) {
+    if (!session.unmapped) return;
+    const wire::MapLane message = *session.unmapped;
+    const Lane* lane = engine_.lanes().find(LaneId{message.lane});
+    const Mapping* mapping = lane ? lane->mapping(session.id) : nullptr;
+    // It may have left the lane, or be about to hear of another size.
+    if (!mapping || mapping->version != message.version) return session.unmapped.reset();
+    if (!map_lane(session, message) && session.asks) deny(session, Bytes{static_cast<std::int64_t>(message.size)});
+}
+
+void Shell::deny(Session& session, Bytes need) {
+    session.asks = false;
+    send(session.id, wire::Deny{static_cast<std::uint64_t>(need.count), static_cast<std::uint64_t>(capacity_.count)});
 }
 
 /// The lane is this large, and the client has what it needs to map it.
-bool Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
+Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     const Result<bool> provided = memory_->provide(lane, size);
-    if (!provided) {
-        log(LogLevel::kError, "{}", provided.error());
-        return false;
-    }
+    if (!provided) return provided;
     lanes_[lane] = std::max(lanes_[lane], size);
     Session* session = find(id);
     if (!session) return true;
@@ -125,10 +147,7 @@ bool Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
         const Result<std::vector<wire::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
-        if (!pieces) {
-            log(LogLevel::kError, "{}", pieces.error());
-            return false;
-        }
+        if (!pieces) return Error{pieces.error()};
         std::vector<int> descriptors;
         for (const wire::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
         send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)},
@@ -149,6 +168,7 @@ void Shell::perform(const action::Room& a) {
     if (!session) return;
     const auto room = static_cast<std::uint64_t>(std::max(a.persistent - session->overhead, Bytes{}).count);
     session->page->room.store(room, std::memory_order_relaxed);  // the grant, if one follows, publishes it
+    map_again(*session);
     if (std::exchange(session->asks, false)) send(a.client, wire::Room{room});
 }
 

@@ -339,12 +339,16 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     session->notify = std::move(received.descriptors[1]);
     session->connection = connection.id;
     if (!session->pidfd) return false;  // gone already
+    Session* before = nullptr;
     for (const auto& [id, other] : shell_->sessions()) {
-        if (other->pid == session->pid && !other->disconnected) {
+        if (other->pid != session->pid) continue;
+        if (!other->disconnected) {
             refuse(connection, "this process is attached already");
             return false;
         }
+        before = other.get();
     }
+    if (before) shell_->died(*before);  // who comes again has left its lane
     // Before it is attached, so that a descriptor that cannot be watched costs nothing.
     if (session->notify && !watch(session->notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
         refuse(connection, "its eventfd cannot be watched");

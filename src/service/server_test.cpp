@@ -106,7 +106,9 @@ TEST_F(ServerTest, AProcessAttachesOnce) {
     EXPECT_FALSE(attach());
     client->hang_up();
     step();
-    EXPECT_TRUE(attach());
+    const auto again = attach();
+    EXPECT_TRUE(again);
+    EXPECT_EQ(server_->shell().sessions().size(), 1u) << "what it was before is over";
 }
 
 TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {

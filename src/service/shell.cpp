@@ -565,6 +565,7 @@ void Shell::look_at_usage() {
     const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
     if (!usage) return;
     look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
+    for (const auto& [id, session] : sessions_) map_again(*session);
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;
         set_capacity();

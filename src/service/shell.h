@@ -48,13 +48,14 @@ struct Session {
     std::uint64_t iterations_before = 0;  ///< done under the service before this one
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
-    bool paused = false;         ///< by `salus pause`
-    bool stopped = false;        ///< by a signal or a debugger
-    bool disconnected = false;   ///< its process is, or may be, still there
-    bool asks = false;           ///< a thread of it waits for the answer to a Need
-    LaneId pieces_of = kNoLane;  ///< whose memory it has been sent ...
-    std::size_t pieces = 0;      ///< ... so many pieces of
-    Bytes overhead;              ///< what it uses beyond what it manages: its context, the framework's own allocator
+    bool paused = false;                    ///< by `salus pause`
+    bool stopped = false;                   ///< by a signal or a debugger
+    bool disconnected = false;              ///< its process is, or may be, still there
+    bool asks = false;                      ///< a thread of it waits for the answer to a Need
+    LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
+    std::size_t pieces = 0;                 ///< ... so many pieces of
+    std::optional<wire::MapLane> unmapped;  ///< what it was not told: the device had no memory for it
+    Bytes overhead;  ///< what it uses beyond what it manages: its context, the framework's own allocator
 
     // As far as the engine has been told.
     std::uint64_t iterations_told = 0;
@@ -159,7 +160,10 @@ private:
     void take_back(ClientId id);
     void wake_granted();
     void send(ClientId id, const wire::Message& message, std::span<const int> descriptors = {});
-    bool send_pieces(ClientId id, LaneId lane, Bytes size);
+    bool map_lane(Session& session, const wire::MapLane& message);
+    void map_again(Session& session);
+    void deny(Session& session, Bytes need);
+    Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 
     // ---- restarts ----

@@ -93,8 +93,13 @@ using Clock = std::chrono::steady_clock;
 struct Record {
     bool is_done = false;
 };
+struct Range {
+    Address start;
+    std::uint64_t size;
+};
 struct Work {
     std::uint64_t order = 0;
+    std::vector<Range> touches = {};
     std::shared_ptr<Record> awaited = {};
     std::chrono::microseconds duration{0};
     std::optional<Clock::time_point> started = {};
@@ -305,6 +310,18 @@ std::shared_ptr<Record> enqueue_record(Queue& queue) {
     auto record = std::make_shared<Record>();
     enqueue(queue, {.run = [record] { return record->is_done = true; }});
     return record;
+}
+
+/// By what is queued.
+bool is_touched(Address start, std::uint64_t size) {
+    for (const auto& [stream, queue] : state.queues) {
+        for (const Work& work : queue.work) {
+            for (const Range& range : work.touches) {
+                if (range.start < start + size && start < range.start + range.size) return true;
+            }
+        }
+    }
+    return false;
 }
 
 Status wait_for(Entered& entered, const std::shared_ptr<Record>& record) {
@@ -604,6 +621,8 @@ Status memory_unmap(Address start, std::size_t size) {
     if (!put_back_reservation(start, size)) return kOperatingSystem;
     const auto [first, last] = mappings_in(start, size);
     state.mappings.erase(first, last);
+    // It may run at this very moment.
+    if (is_touched(start, size)) state.is_dead = true;
     return kSuccess;
 }
 
@@ -632,7 +651,7 @@ Status copy_on_device(Address to, Address from, std::size_t size, Stream stream)
     if (!queue) return kInvalidHandle;
     if (size == 0) return kSuccess;
     SALUS_STANDIN_REQUIRE(may_access(to, size, PROT_WRITE) && may_access(from, size, PROT_READ));
-    enqueue(*queue, {.duration = latency(), .started = Clock::now(), .run = [=] {
+    enqueue(*queue, {.touches = {{to, size}, {from, size}}, .duration = latency(), .started = Clock::now(), .run = [=] {
                          if (!may_access(to, size, PROT_WRITE) || !may_access(from, size, PROT_READ)) return false;
                          copy(to, from, size);
                          return true;
@@ -644,7 +663,7 @@ Status work(Stream stream, Address start, std::size_t size, unsigned char value,
     SALUS_STANDIN_ENTER(work, kContext);
     Queue* const queue = queue_of(stream);
     if (!queue) return kInvalidHandle;
-    enqueue(*queue, {.duration = std::chrono::microseconds{microseconds}, .run = [=] {
+    enqueue(*queue, {.touches = {{start, size}}, .duration = std::chrono::microseconds{microseconds}, .run = [=] {
                          if (size == 0) return true;
                          if (!may_access(start, size, PROT_WRITE)) return false;
                          std::memset(pointer(start), value, size);
@@ -667,6 +686,21 @@ Status stream_destroy(Stream stream) {
     if (!queue || queue->is_default) return kInvalidHandle;
     queue->is_destroyed = true;  // what it has queued is done all the same
     state.changed.notify_all();
+    return kSuccess;
+}
+
+Status context_synchronize() {
+    SALUS_STANDIN_ENTER(context_synchronize, kContext);
+    std::vector<std::shared_ptr<Record>> ends;
+    for (auto& [stream, queue] : state.queues) {
+        if (queue.context == current && queue.capturing) return kCaptureUnsupported;
+    }
+    for (auto& [stream, queue] : state.queues) {
+        if (queue.context == current) ends.push_back(enqueue_record(queue));
+    }
+    for (const auto& end : ends) {
+        if (const Status status = wait_for(entered, end); status != kSuccess) return status;
+    }
     return kSuccess;
 }
 

@@ -15,7 +15,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.join(_HERE, "allocator.cpp")
 _HEADER = os.path.join(_HERE, "salus.h")  # a link to the one in include/, or a copy where the package was installed
 
-_FUNCTIONS = ("alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "error_text")
+_FUNCTIONS = ("alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")
 
 
 class _Api(ctypes.Structure):
@@ -38,8 +38,8 @@ class Impossible(Exception):
     """One line: why."""
 
 
-def install(torch, client, device=0):
-    """Serves the large CUDA tensors of torch's device from the client's memory. Why that is impossible, or nothing."""
+def install(torch, client):
+    """Serves the large CUDA tensors on the client's GPU from its memory. Why that is impossible, or nothing."""
     try:
         if not torch.version.cuda:
             raise Impossible("this torch is made without CUDA")
@@ -50,7 +50,7 @@ def install(torch, client, device=0):
             raise Impossible("%s cannot be loaded: %s" % (path, error))
         function.argtypes = [ctypes.POINTER(_Api)]
         function.restype = ctypes.c_int
-        api = _Api(version=1, device=device, client=client.address)
+        api = _Api(version=2, device=client.device_ordinal, client=client.address)
         for name in _FUNCTIONS:
             setattr(api, name, client.function_address("salus_" + name))
         refusal = function(ctypes.byref(api))

@@ -47,6 +47,7 @@ struct salus_torch_api {
     decltype(&salus_owns) owns;
     decltype(&salus_get_usage) get_usage;
     decltype(&salus_reset_peaks) reset_peaks;
+    decltype(&salus_give_back) give_back;
     decltype(&salus_error_text) error_text;
 };
 
@@ -67,7 +68,7 @@ using c10::cuda::MempoolId_t;
 namespace native = c10::cuda::CUDACachingAllocator;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-constexpr uint64_t kApiVersion = 1;
+constexpr uint64_t kApiVersion = 2;
 constexpr size_t kSmallest = size_t{1} << 20;
 constexpr size_t kLargest = size_t{1} << 60;  // beyond that torch has an error of its own
 
@@ -115,15 +116,15 @@ public:
 
     DataPtr allocate(size_t size) override {
         if (void* block = serve(size)) return {block, block, &delete_block, c10::Device(c10::kCUDA, device_)};
-        return with_our_deleter(native_->allocate(size));
+        return with_our_deleter(with_what_we_keep([&] { return native_->allocate(size); }));
     }
     void* raw_alloc(size_t size) override {
         void* block = serve(size);
-        return block != nullptr ? block : native_->raw_alloc(size);
+        return block != nullptr ? block : with_what_we_keep([&] { return native_->raw_alloc(size); });
     }
     void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
         void* block = is_for_us(size) ? serve_on(size, stream) : nullptr;
-        return block != nullptr ? block : native_->raw_alloc_with_stream(size, stream);
+        return block != nullptr ? block : with_what_we_keep([&] { return native_->raw_alloc_with_stream(size, stream); });
     }
     void raw_delete(void* block) override {
         if (!free_ours(block)) native_->raw_delete(block);
@@ -254,7 +255,10 @@ public:
     std::string name() override { return native_->name(); }
     void enable(bool value) override { native_->enable(value); }
     bool isEnabled() const override { return native_->isEnabled(); }
-    void emptyCache(MempoolId_t pool) override { native_->emptyCache(pool); }
+    void emptyCache(MempoolId_t pool) override {
+        native_->emptyCache(pool);
+        salus_.give_back(salus_.client);
+    }
     void cacheInfo(DeviceIndex device, size_t* largest) override { native_->cacheInfo(device, largest); }
     double getMemoryFraction(DeviceIndex device) override { return native_->getMemoryFraction(device); }
     void setMemoryFraction(double fraction, DeviceIndex device) override { native_->setMemoryFraction(fraction, device); }
@@ -357,6 +361,17 @@ private:
         --live_;
         salus_.free(salus_.client, block);
         return true;
+    }
+
+    /// The native one cannot know that there is more.
+    template <typename Call>
+    auto with_what_we_keep(const Call& call) {
+        try {
+            return call();
+        } catch (const c10::OutOfMemoryError&) {
+            if (salus_.give_back(salus_.client) == 0) throw;
+        }
+        return call();
     }
 
     DataPtr with_our_deleter(DataPtr block) const {

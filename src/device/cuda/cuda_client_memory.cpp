@@ -205,6 +205,11 @@ public:
         for (const cuda::Event event : marked) driver_.event_synchronize(event);
     }
 
+    bool drain_everything() override {
+        const Scope scope(*this);
+        return driver_.context_synchronize() == kSuccess;
+    }
+
     void turn_begins(Stream stream) override {
         const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
@@ -229,6 +234,7 @@ public:
     }
 
     std::uint64_t lane_unit() const override { return kPiece; }
+    int ordinal() const override { return access_.location.id; }
     bool is_host() const override { return false; }
     std::uint64_t backed() const override { return backed_.size() * kPrivatePiece + evacuated_.size() * kPiece; }
 

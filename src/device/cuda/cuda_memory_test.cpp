@@ -630,6 +630,38 @@ TEST_F(CudaMemoryTest, NothingIsUnmappedUnderWorkInFlight) {
     });
 }
 
+// Without record_stream: a script that keeps the block for as long as the other stream reads it need not say so.
+TEST_F(CudaMemoryTest, WhatIsEvacuatedMayBeInUseOnAStreamThatNobodyNamed) {
+    in_process([] {
+        const World world;
+        const Standin& gpu = world.standin;
+        Tenant tenant(world);
+        Memory& memory = tenant.memory();
+        cuda::Stream side = nullptr;
+        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
+        tenant.join(kPiece);
+        tenant.begin(0, kPiece);
+        void* block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
+        ASSERT_TRUE(memory.in_lane(block));
+        ASSERT_EQ(gpu.work(side, address_of(block), 2 * kMiB, 7, 20'000), kSuccess);
+        EXPECT_TRUE(memory.boundary());
+        EXPECT_FALSE(memory.in_lane(block));
+        ASSERT_EQ(gpu.stream_synchronize(side), kSuccess);
+        EXPECT_EQ(static_cast<std::byte*>(block)[2 * kMiB - 1], std::byte{7});
+
+        memory.free(block);
+        EXPECT_TRUE(memory.boundary());
+        tenant.begin(0, kPiece);
+        block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
+        ASSERT_TRUE(memory.in_lane(block));
+        ASSERT_EQ(gpu.set_capturing(side, 1), kSuccess);
+        EXPECT_FALSE(memory.boundary()) << "what a capture does cannot be waited for";
+        ASSERT_EQ(gpu.set_capturing(side, 0), kSuccess);
+        EXPECT_TRUE(memory.boundary());
+        memory.free(block);
+    });
+}
+
 // -------------------------------------------------------------------------------------------------- all of it together
 
 // The second survivor lies in the piece that became private for the first.

@@ -69,6 +69,7 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(retain_primary_context, "cuDevicePrimaryCtxRetain", (Context * context, Ordinal device))                              \
     X(get_current, "cuCtxGetCurrent", (Context * context))                                                                  \
     X(set_current, "cuCtxSetCurrent", (Context context))                                                                    \
+    X(context_synchronize, "cuCtxSynchronize", ())                                                                          \
     X(get_limit, "cuCtxGetLimit", (std::size_t * value, int limit))                                                         \
     X(set_limit, "cuCtxSetLimit", (int limit, std::size_t value))                                                           \
     X(memory_info, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                            \

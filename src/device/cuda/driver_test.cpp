@@ -86,6 +86,7 @@ SALUS_CUDA_COMPARE(device_attribute, cuDeviceGetAttribute);
 SALUS_CUDA_COMPARE(retain_primary_context, cuDevicePrimaryCtxRetain);
 SALUS_CUDA_COMPARE(get_current, cuCtxGetCurrent);
 SALUS_CUDA_COMPARE(set_current, cuCtxSetCurrent);
+SALUS_CUDA_COMPARE(context_synchronize, cuCtxSynchronize);
 SALUS_CUDA_COMPARE(memory_granularity, cuMemGetAllocationGranularity);
 SALUS_CUDA_COMPARE(memory_create, cuMemCreate);
 SALUS_CUDA_COMPARE(memory_release, cuMemRelease);

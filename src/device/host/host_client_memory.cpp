@@ -174,7 +174,9 @@ public:
     bool passed() override { return true; }
     void drain() override {}
     void turn_begins(Stream) override {}
+    bool drain_everything() override { return true; }
     std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
+    int ordinal() const override { return 0; }
 
     std::uint64_t lane_unit() const override { return 1; }
     bool is_host() const override { return true; }
