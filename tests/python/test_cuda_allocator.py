@@ -222,17 +222,17 @@ class Install(Folder):
         source = self.file("check.c", """
             #include <stdint.h>
             int salus_torch_install(const int64_t* api) {
-                if (api[0] != 1 || api[1] != 2 || api[2] != 0x1234) return 9;
-                for (int i = 0; i < 7; ++i) if (api[3 + i] != 100 + i) return 9;
+                if (api[0] != 2 || api[1] != 3 || api[2] != 0x1234) return 9;
+                for (int i = 0; i < 8; ++i) if (api[3 + i] != 100 + i) return 9;
                 static int calls;
                 return calls++ ? 4 : 0;
             }""")
         self.compiler("exec %s -shared -fPIC -o \"$object\" '%s'" % (real, source))
         names = ["salus_" + name for name in (
-            "alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "error_text")]
-        client = types.SimpleNamespace(address=0x1234, function_address=lambda name: 100 + names.index(name))
-        self.assertEqual(self.quietly(cuda.install, self.torch, client, 2)[0], None)
-        self.assertRegex(self.quietly(cuda.install, self.torch, client, 2)[0], "there already$")
+            "alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")]
+        client = types.SimpleNamespace(address=0x1234, device_ordinal=3, function_address=lambda name: 100 + names.index(name))
+        self.assertEqual(self.quietly(cuda.install, self.torch, client)[0], None)
+        self.assertRegex(self.quietly(cuda.install, self.torch, client)[0], "there already$")
 
     def test_the_names_are_those_of_the_source(self):
         struct = re.search(r"struct salus_torch_api \{(.*?)\};", read(ALLOCATOR), re.DOTALL).group(1)

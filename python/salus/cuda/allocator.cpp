@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -365,7 +366,7 @@ private:
 
     /// The native one cannot know that there is more.
     template <typename Call>
-    auto with_what_we_keep(const Call& call) {
+    std::invoke_result_t<Call> with_what_we_keep(const Call& call) {
         try {
             return call();
         } catch (const c10::OutOfMemoryError&) {
