@@ -228,11 +228,42 @@ TEST(CudaSharing, WhoIsKilledInMidIterationLeavesItsMemoryToTheOthers) {
     EXPECT_EQ(victim.wait(), 128 + SIGKILL) << victim.output();
     EXPECT_TRUE(eventually([&] { return machine.row("victim").empty(); }));
     EXPECT_TRUE(machine.goes_on("other", 20));
+    // Its work may go on where it was, so the lane is elsewhere now.
+    EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u);
     EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
     EXPECT_EQ(machine.used_mib(other.pid()), kContextMiB + 16);
     Process& next = machine.job("next", job_of("64MiB", "192MiB", "10"));
     EXPECT_EQ(next.wait(), 0) << next.output();
     EXPECT_EQ(machine.report("next")["counters"].value("shared", 0), 1);
+    EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u) << "who ends by itself leaves nothing";
+}
+
+TEST(CudaSharing, WhoExitsWithNothingInFlightLeavesTheLaneAsItIs) {
+    for (const bool at_once : {false, true}) {
+        SCOPED_TRACE(at_once ? "_exit" : "exit");
+        GpuMachine machine({"--policy", "srtf", "--lanes", "1"});
+        machine.also["SALUS_SOCKET"] = machine.socket();
+        Part part(machine.also, [at_once](const Line& line) {
+            Standin::load();
+            salus_client* client = nullptr;
+            ASSERT_EQ(salus_attach(nullptr, &client), SALUS_OK) << salus_error_text();
+            for (int i = 0; i < 6; ++i) {
+                ASSERT_EQ(salus_begin(client), SALUS_OK);
+                salus_free(client, salus_alloc(client, 8 << 20, SALUS_AUTO));
+                ASSERT_EQ(salus_end(client), SALUS_OK);
+            }
+            line.say();
+            line.hear();
+            // It has the grant, still, for nobody else wants it.
+            if (at_once) ::_exit(0);
+            std::exit(0);
+        });
+        part.line().hear();
+        part.line().say();
+        EXPECT_EQ(part.status(), 0);
+        EXPECT_TRUE(eventually([&] { return count_of(" die ", text_of(machine.state() + "/trace")) == 1; }));
+        EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), at_once ? 1u : 0u);
+    }
 }
 
 // -------------------------------------------------------------------------------------------------------------- restarts

@@ -183,6 +183,11 @@ bool Client::detach() {
     return true;
 }
 
+void Client::exits() {
+    if (!device_ || in_child_ || !page_) return;
+    if (!device_->asynchronous() || device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
+}
+
 void Client::send(const wire::Message& message) {
     const std::lock_guard lock(socket_mutex_);
     if (socket_) wire::send(socket_.get(), message);  // if the service is gone, the helper learns of it by itself

@@ -55,6 +55,8 @@ public:
     bool owns(const void* address) const { return memory_ && memory_->owns(address); }
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
+    /// The process is about to end, as it wants to.
+    void exits();
     const std::string& device() const { return device_name_; }
     int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
     void free(void* block);

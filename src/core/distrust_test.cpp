@@ -48,6 +48,7 @@ TEST_F(DistrustTest, WhoBreaksTheProtocolIsDroppedAndTheOthersDoNotNotice) {
           event::Adjust{kStranger, 0, 1.0, 0}},
          "drop Z unknown-client"},
         {"no client at all", {event::Want{kNoClient}}, "drop nobody unknown-client"},
+        {"no lane at all", {event::RenewLane{kNoLane}, event::RenewLane{LaneId{7}}}, ""},
     };
     for (const Row& row : rows) {
         for (const Event& event : row.events) {

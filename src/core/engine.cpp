@@ -326,6 +326,17 @@ void Engine::on(const event::Die& e) {
     remove(*client);
 }
 
+void Engine::on(const event::RenewLane& e) {
+    const Lane* lane = lanes_.find(e.lane);
+    if (!lane) return;
+    for (Client* client : active_) {
+        if (client->lane != e.lane || client->holds()) continue;
+        client->mapped = false;
+        update_ready(*client);
+        enter_lane(*client, e.lane);
+    }
+}
+
 void Engine::remove(Client& client) {
     advance_virtual_clocks(nullptr);
     const ClientId id = client.facts.id;

@@ -170,6 +170,7 @@ private:
     void on(const event::SetPolicy& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
+    void on(const event::RenewLane& e);
     void on(const event::Timer& e);
 
     Client* known(ClientId id);  ///< nullptr (and a Drop) if there is none

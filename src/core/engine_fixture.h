@@ -140,6 +140,7 @@ public:
     }
     void observe(ClientId id, std::int64_t persistent_mib) { send(event::Observe{id, mebibytes(persistent_mib)}); }
     void set_policy(const Policy& policy) { send(event::SetPolicy{&policy}); }
+    void renew_lane(std::uint32_t lane) { send(event::RenewLane{LaneId{lane}}); }
     void set_capacity(std::int64_t capacity_mib) { send(event::SetCapacity{mebibytes(capacity_mib)}); }
     /// Sends the answers held back so far, in order.
     void answer() {

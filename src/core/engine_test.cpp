@@ -617,6 +617,23 @@ TEST_F(EngineTest, ALaneIsFreeAgainWhenItsHolderDiesOrLeaves) {
     }
 }
 
+TEST_F(EngineTest, MembersOfALaneThatIsRenewedRunOnceTheyHaveMappedItAnew) {
+    TurnRig rig("fair");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.enter();
+    rig.turns();
+    ASSERT_TRUE(rig.runs(a));
+    rig.answers_mappings = false;
+    rig.renew_lane(0);
+    rig.die(a);
+    EXPECT_EQ(rig.turns(), "") << "what it has mapped is what the dead one may still write to";
+    EXPECT_FALSE(rig.engine.find(b)->mapped);
+    const Mapping* mapping = rig.engine.lanes().all().front().mapping(b);
+    ASSERT_TRUE(mapping);
+    rig.send(event::Acknowledge{b, LaneId{0}, mapping->version});
+    EXPECT_EQ(rig.turns(), "grant B 0");
+}
+
 TEST_F(EngineTest, AnIdIsFreeForReuseOnceItsClientIsGone) {
     TurnRig rig("fair");
     const ClientId a = rig.enter({.weight = 4.0, .ephemeral_mib = 300});

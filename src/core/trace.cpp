@@ -61,6 +61,7 @@ SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority)
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
+SALUS_SCHEMA(event::RenewLane, "renew-lane", SALUS_FIELD(lane))
 SALUS_SCHEMA(event::Timer, "timer")
 
 SALUS_SCHEMA(action::Admit, "admit", SALUS_FIELD(client), SALUS_FIELD(lane))

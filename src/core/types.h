@@ -157,6 +157,11 @@ struct SetMinTurn {
 struct SetCapacity {
     Bytes capacity;
 };
+/// The lane's memory was replaced, since work of its holder, which is about to die, may go on in what it was: the other
+/// members map it anew.
+struct RenewLane {
+    LaneId lane;
+};
 /// The deadline() that the engine had named has come.
 struct Timer {};
 
@@ -165,7 +170,7 @@ struct Timer {};
 using Event = std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Unpageable, event::Progress,
                            event::Want, event::Boundary, event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn,
                            event::Leave, event::Die, event::Stop, event::Continue, event::Adjust, event::SetPolicy,
-                           event::SetMinTurn, event::SetCapacity, event::Timer>;
+                           event::SetMinTurn, event::SetCapacity, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

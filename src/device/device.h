@@ -37,6 +37,9 @@ public:
     /// What lies beyond `size` is needed by nobody any more.
     virtual void trim(LaneId lane, Bytes size) = 0;
     virtual void release(LaneId lane) = 0;
+    /// Work of a process that is gone may still go on in the lane: it is to have other memory from now on. False if it does
+    /// not need to, for what a process does ends with it.
+    virtual bool renew(LaneId lane) = 0;
     /// Whether a process still has lane memory mapped. True if that cannot be found out.
     virtual bool is_mapped_in(int pid) const = 0;
 

@@ -84,6 +84,10 @@ void after_fork_in_child() {
     if (salus_client* client = the_client.load()) client->client.after_fork_in_child();
 }
 
+void before_exit() {
+    if (salus_client* client = the_client.load()) client->client.exits();
+}
+
 /// Runs `call`; whatever it throws ends here, and the client leaves the service.
 template <typename Result, typename Call>
 Result guarded(salus_client* client, Result otherwise, const Call& call) {
@@ -118,6 +122,8 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
         the_client = made;
         static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
+        static const int at_exit = std::atexit(before_exit);
+        static_cast<void>(at_exit);  // without it others wait a little longer
         const salus::Result<bool> attached = made->client.attach();
         return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
     } catch (const std::exception& error) {

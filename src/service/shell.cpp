@@ -332,8 +332,21 @@ void Shell::died(Session& session) {
     log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {}", index_of(session.id), session.name, session.pid,
         account_of(session));
     tell_departure_(session);
-    if (engine_.find(session.id)) feed(event::Die{session.id});
+    if (const Client* client = engine_.find(session.id)) {
+        renew_lane_of(*client, session);
+        feed(event::Die{session.id});
+    }
     remove(session);
+}
+
+/// One that was killed may have left work on the device, which the end of its process does not end: under MPS, or where
+/// children of it keep its context.
+void Shell::renew_lane_of(const Client& client, const Session& session) {
+    const LaneId lane = client.lane;
+    if (!client.holds() || lane == kNoLane || session.page->quiet.load(std::memory_order_relaxed) != 0) return;
+    if (!memory_->renew(lane)) return;
+    lanes_[lane] = Bytes{};
+    feed(event::RenewLane{lane});
 }
 
 void Shell::remove(Session& session) {

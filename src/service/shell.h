@@ -160,6 +160,7 @@ private:
     void take_back(ClientId id);
     void wake_granted();
     void send(ClientId id, const wire::Message& message, std::span<const int> descriptors = {});
+    void renew_lane_of(const Client& client, const Session& session);
     bool map_lane(Session& session, const wire::MapLane& message);
     void map_again(Session& session);
     void deny(Session& session, Bytes need);

@@ -286,7 +286,14 @@ void Simulation::disturb(const Disturbance& d) {
     if (d.kind == Kind::kCapacity) return send(event::SetCapacity{d.capacity});
     SimulatedClient& c = clients_[index_of(d.client)];
     if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) return;
-    if (d.kind == Kind::kKill) return kill(d.client, Outcome::kKilled);
+    if (d.kind == Kind::kKill) {
+        // As on a device where work of the dead may go on.
+        const Client* known = engine_.find(d.client);
+        if (index_of(d.client) % 2 == 1 && known && known->holds() && known->lane != kNoLane) {
+            send(event::RenewLane{known->lane});
+        }
+        return kill(d.client, Outcome::kKilled);
+    }
     const bool stop = d.kind == Kind::kStop;
     if (c.stopped == stop) return;
     c.stopped = stop;

@@ -21,6 +21,7 @@ struct ControlPage {
     std::atomic<std::uint64_t> persistent{0};              ///< its demand, as of its last boundary
     std::atomic<std::uint64_t> ephemeral{0};
     std::atomic<std::uint64_t> held_bytes{0};  ///< device memory behind its private windows
+    std::atomic<std::uint64_t> quiet{0};       ///< 1: it exits, and nothing of it is in flight
 
     /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all. Here and not
     /// in a message, since the grant would overtake that.

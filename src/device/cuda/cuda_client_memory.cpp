@@ -193,6 +193,7 @@ public:
 
     bool passed() override {
         const Scope scope(*this);
+        const std::lock_guard lock(marks_mutex_);
         return std::all_of(marked_.begin(), marked_.end(),
                            [&](cuda::Event event) { return driver_.event_query(event) != cuda::kNotReady; });
     }

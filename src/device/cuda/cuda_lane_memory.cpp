@@ -71,6 +71,12 @@ public:
         lanes_.erase(lane);
     }
 
+    // The pages stay where the driver still has them for a context that ends.
+    bool renew(LaneId lane) override {
+        trim(lane, Bytes{});
+        return true;
+    }
+
     bool is_mapped_in(int pid) const override {
         const auto by_process = nvml_ ? nvml_->used_by_process() : std::nullopt;
         return !by_process || by_process->contains(pid);

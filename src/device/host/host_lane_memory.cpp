@@ -67,6 +67,7 @@ public:
     }
 
     void release(LaneId lane) override { lanes_.erase(lane); }
+    bool renew(LaneId) override { return false; }
 
     bool is_mapped_in(int pid) const override {
         std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
