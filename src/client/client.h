@@ -55,8 +55,6 @@ public:
     bool owns(const void* address) const { return memory_ && memory_->owns(address); }
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
-    /// The process is about to end, as it wants to.
-    void exits();
     const std::string& device() const { return device_name_; }
     int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
     void free(void* block);
@@ -64,6 +62,8 @@ public:
     void read_counters(salus_counters& counters);
     /// REQUIRES: no thread is inside an iteration.
     bool detach();
+    /// The process is about to end, of its own accord.
+    void exits();
 
     /// Something of ours went wrong in a call: warn once, and leave the service at the next boundary.
     void fail(const char* why);
