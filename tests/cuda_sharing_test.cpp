@@ -308,6 +308,14 @@ TEST(CudaSharing, WithoutAServiceForLongAJobGoesOnAlone) {
     EXPECT_NE(job.output().find("runs on without sharing"), std::string::npos) << job.output();
 }
 
+TEST(CudaSharing, AServiceThatIsToldToStopDoesSoInOrder) {
+    GpuMachine machine;  // whose driver has threads of its own, which a signal may reach as well
+    machine.service().signal(SIGTERM);
+    EXPECT_EQ(machine.service().wait(), 0);
+    EXPECT_EQ(count_of("stopped", machine.log()), 1u) << machine.log();
+    EXPECT_FALSE(std::filesystem::exists(machine.socket()));
+}
+
 // ------------------------------------------------------------------------------------------------------ others on the GPU
 
 TEST(CudaSharing, WhatOthersUseIsNotJobsToHave) {

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
         files.rlim_cur = files.rlim_max;
         ::setrlimit(RLIMIT_NOFILE, &files);
     }
+    salus::service::Server::block_signals();
     auto server = salus::service::Server::open(options);
     if (!server) {
         std::fprintf(stderr, "salusd: %s\n", server.error().c_str());

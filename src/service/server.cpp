@@ -76,6 +76,14 @@ Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wante
     return device::make_host_lane_memory();
 }
 
+sigset_t stop_signals() {
+    sigset_t stops;
+    ::sigemptyset(&stops);
+    ::sigaddset(&stops, SIGTERM);
+    ::sigaddset(&stops, SIGINT);
+    return stops;
+}
+
 std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
 
 }  // namespace
@@ -134,10 +142,7 @@ Result<bool> Server::listen() {
     ::chmod(options_.socket.c_str(), options_.all_users ? 0666 : 0600);
     if (::listen(socket.get(), 128) != 0) return Error{options_.socket + ": " + std::strerror(errno)};
 
-    sigset_t stops;
-    ::sigemptyset(&stops);
-    ::sigaddset(&stops, SIGTERM);
-    ::sigaddset(&stops, SIGINT);
+    const sigset_t stops = stop_signals();
     signals_ = wire::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
     listener_ = std::move(socket);
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
@@ -213,12 +218,12 @@ bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
 
 // --------------------------------------------------------------------------------------------------------- the loop
 
-void Server::run() {
-    sigset_t stops;
-    ::sigemptyset(&stops);
-    ::sigaddset(&stops, SIGTERM);
-    ::sigaddset(&stops, SIGINT);
+void Server::block_signals() {
+    const sigset_t stops = stop_signals();
     ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+}
+
+void Server::run() {
     while (!stopping_) step(kNever);
     shell_->quiet();
     shell_->trace().flush();

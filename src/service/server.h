@@ -42,6 +42,9 @@ public:
     static Result<std::unique_ptr<Server>> open(const Options& options);
     ~Server();
 
+    /// The signals that end run() are kept for it. To be called before open(): threads that the CUDA driver starts there
+    /// would take them, and the process end at once.
+    static void block_signals();
     /// Until stop() or a signal.
     void run();
     /// One round: waits for something to happen, at most until `limit`, and deals with all of it.
