@@ -69,7 +69,7 @@ check: test build-asan build-tsan
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
-	@ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
+	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
 	@scripts/fuzz 60
 	@build/bin/salus sim fuzz --seeds 1..100000
