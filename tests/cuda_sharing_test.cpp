@@ -1,6 +1,8 @@
 // A service and jobs on the stand-in GPU: lanes in its memory, what else is used there, MPS, and machines without any.
 #include <algorithm>
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "device/cuda/nvml.h"
 #include "salus/salus.h"
@@ -236,6 +238,43 @@ TEST(CudaSharing, WhoIsKilledInMidIterationLeavesItsMemoryToTheOthers) {
     EXPECT_EQ(next.wait(), 0) << next.output();
     EXPECT_EQ(machine.report("next")["counters"].value("shared", 0), 1);
     EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u) << "who ends by itself leaves nothing";
+}
+
+// The lane takes more than half of the GPU: there is no room for another one beside it.
+TEST(CudaSharing, ALaneIsRenewedWhereThereIsRoomForOneOnly) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"}, {{"SALUS_STANDIN_MEMORY", "1073741824"}});
+    Process& other = machine.job("other", job_of("16MiB", "600MiB", "120"));
+    Process& victim = machine.job("victim", job_of("16MiB", "600MiB") + Words{"--crash-at", "30", "--crash", "during"});
+    EXPECT_EQ(victim.wait(), 128 + SIGKILL) << victim.output();
+    EXPECT_EQ(other.wait(), 0) << other.output() << machine.log();
+    EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u);
+    EXPECT_GE(machine.report("other")["counters"].value("lane_peak", std::int64_t{0}), 590 * kMiB);
+}
+
+TEST(CudaSharing, AThreadThatIsInsideAnIterationIsNotAtRest) {
+    GpuMachine machine({"--policy", "srtf", "--lanes", "1"});
+    machine.also["SALUS_SOCKET"] = machine.socket();
+    Part part(machine.also, [](const Line&) {
+        Standin::load();
+        salus_client* client = nullptr;
+        ASSERT_EQ(salus_attach(nullptr, &client), SALUS_OK) << salus_error_text();
+        std::atomic<bool> is_inside = false;
+        std::thread([&] {
+            for (int i = 0; i < 6; ++i) {
+                EXPECT_EQ(salus_begin(client), SALUS_OK);
+                salus_free(client, salus_alloc(client, 8 << 20, SALUS_AUTO));
+                if (i == 5) break;
+                EXPECT_EQ(salus_end(client), SALUS_OK);
+            }
+            is_inside = true;
+            ::pause();
+        }).detach();
+        while (!is_inside) ::usleep(1000);
+        std::exit(0);
+    });
+    EXPECT_EQ(part.status(), 0);
+    EXPECT_TRUE(eventually([&] { return count_of(" die ", text_of(machine.state() + "/trace")) == 1; }));
+    EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u);
 }
 
 TEST(CudaSharing, WhoExitsWithNothingInFlightLeavesTheLaneAsItIs) {
@@ -474,6 +513,7 @@ bool mps_is_installed() {
 class CudaMps : public ::testing::Test {
 protected:
     CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) { add_gpu(machine, {}); }
+    ~CudaMps() override { machine.salus({"stop"}).wait(); }  // it outlives one that is killed
 
     /// What a job is told of where MPS is; empty if it is not.
     std::string told_to_a_job() {

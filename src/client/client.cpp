@@ -185,8 +185,12 @@ bool Client::detach() {
 
 void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
-    if (!device_->asynchronous() || device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
+    const control::State state = turns_->word().state;
+    if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
+    if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
 }
+
+std::uint64_t Client::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
 
 void Client::send(const wire::Message& message) {
     const std::lock_guard lock(socket_mutex_);

@@ -58,6 +58,7 @@ public:
     const std::string& device() const { return device_name_; }
     int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
     void free(void* block);
+    std::uint64_t give_back();
     bool in_lane(const void* block);
     void read_counters(salus_counters& counters);
     /// REQUIRES: no thread is inside an iteration.

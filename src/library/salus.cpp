@@ -122,9 +122,11 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
         the_client = made;
         static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
-        static const int at_exit = std::atexit(before_exit);
-        static_cast<void>(at_exit);  // without it others wait a little longer
         const salus::Result<bool> attached = made->client.attach();
+        // After the driver was started, so that this runs before the driver's own end; without it others wait a little
+        // longer.
+        static const int at_exit = std::atexit(before_exit);
+        static_cast<void>(at_exit);
         return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
     } catch (const std::exception& error) {
         return failed(SALUS_SYSTEM, error.what());
@@ -239,8 +241,7 @@ void salus_reset_peaks(salus_client* client) {
 }
 
 uint64_t salus_give_back(salus_client* client) {
-    if (!client || !client->client.memory()) return 0;
-    return guarded(client, uint64_t{0}, [&] { return client->client.memory()->give_back(); });
+    return client ? guarded(client, uint64_t{0}, [&] { return client->client.give_back(); }) : 0;
 }
 
 salus_status salus_interpose(salus_client* client, const char* library) {

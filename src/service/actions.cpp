@@ -15,6 +15,9 @@
 namespace salus::service {
 namespace {
 
+/// Whoever has the memory that a lane lacks may be about to let go of it.
+constexpr Duration kMapAgainAfter = milliseconds(50);
+
 /// Applies `step` (word -> something with .next) until it sticks.
 template <typename Step>
 auto change(ControlPage& page, const Step& step) {
@@ -93,6 +96,8 @@ void Shell::take_back(ClientId id) {
 void Shell::perform(const action::AssignLane& a) {
     Session* session = find(a.client);
     if (!session) return;
+    // What it has of the lane may be in the way of what it is to have.
+    if (session->pieces_of == a.lane) send(a.client, wire::LanePieces{static_cast<std::uint32_t>(a.lane), 0});
     session->pieces_of = kNoLane;
     session->unmapped.reset();
     map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
@@ -116,6 +121,7 @@ bool Shell::map_lane(Session& session, const wire::MapLane& message) {
         return true;
     }
     if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
+    map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
     return false;
 }
 

@@ -119,7 +119,7 @@ json Server::status() const {
     service["uptime_s"] = (at - started_).seconds();
     service["device"] = shell_->memory().name();
     service["gpu"] = shell_->memory().identity();
-    service["mps"] = mps_ ? mps_->directory() : "";
+    service["mps"] = mps_ && offers_mps_ ? mps_->directory() : "";
     service["policy"] = engine.policy().info.name;
     service["paging"] = engine.options().paging;
     service["min_turn_ms"] = engine.options().min_turn.seconds() * 1e3;

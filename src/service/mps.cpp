@@ -32,9 +32,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "nvidia-cuda-mps-control";
 constexpr std::string_view kLongestSocket = "/control_privileged";
-constexpr std::string_view kPidFile = "nvidia-cuda-mps-control.pid";
+/// Our own, since the daemon's is there only after a while: its number, and whether it has been told to quit.
+constexpr std::string_view kPidFile = "daemon.pid";
+constexpr std::string_view kRuns = "runs", kQuits = "quits";
 /// Of the daemon; what else it makes are sockets and pipes.
-constexpr std::array<std::string_view, 5> kFiles = {"control", "control_lock", "control_privileged", "log", kPidFile};
+constexpr std::array<std::string_view, 5> kFiles = {"control", "control_lock", "control_privileged", "log",
+                                                    "nvidia-cuda-mps-control.pid"};
 constexpr Duration kLook = milliseconds(10);
 
 /// Empty if there is none.
@@ -109,27 +112,20 @@ std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRE
 struct Predecessor {
     pid_t pid = -1;
     wire::Descriptor pidfd;  ///< empty if there is none
+    bool quits = false;
 };
 
 /// A daemon whose service was killed.
-Predecessor find_predecessor(const std::string& directory) {
+Predecessor find_predecessor(const std::string& logs, const std::string& pipes) {
     Predecessor found;
-    std::ifstream(fs::path(directory) / kPidFile) >> found.pid;
+    std::string state;
+    std::ifstream(fs::path(logs) / kPidFile) >> found.pid >> state;
     if (found.pid <= 0) return {};
     found.pidfd = open_pidfd(found.pid);
+    found.quits = state == kQuits;
     // The number may be another's by now; what the descriptor stands for cannot change any more.
-    if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !has_variable(found.pid, pipes_are(directory)))
-        return {};
+    if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !has_variable(found.pid, pipes_are(pipes))) return {};
     return found;
-}
-
-void end_predecessor(const std::string& directory, Duration patience) {
-    const Predecessor found = find_predecessor(directory);
-    if (!found.pidfd) return;
-    send_signal(found.pidfd.get(), SIGTERM);
-    if (gone_within(found.pidfd.get(), patience)) return;
-    send_signal(found.pidfd.get(), SIGKILL);
-    gone_within(found.pidfd.get(), patience);
 }
 
 std::vector<std::string> environment_with(const std::vector<std::string>& ours) {
@@ -196,6 +192,26 @@ Mps::Mps(std::string logs, wire::Descriptor lock, MpsPatience patience)
     : logs_(std::move(logs)), pipes_(logs_), lock_(std::move(lock)), patience_(patience) {}
 
 Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
+    Result<std::unique_ptr<Mps>> prepared = prepare(directory, gpu_uuid, patience);
+    if (!prepared) return Error{prepared.error()};
+    std::unique_ptr<Mps> mps = std::move(prepared).value();
+    if (mps->take_over()) return mps;
+    const Result<bool> launched = mps->launch();
+    if (!launched) return Error{launched.error()};
+    const Result<bool> ready = mps->wait_until_ready();
+    if (!ready) return Error{ready.error()};
+    return mps;
+}
+
+std::unique_ptr<Mps> Mps::find(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
+    std::error_code error;
+    if (!fs::exists(fs::path(directory) / kPidFile, error)) return nullptr;
+    Result<std::unique_ptr<Mps>> prepared = prepare(directory, gpu_uuid, patience);
+    if (!prepared || !prepared.value()->take_over()) return nullptr;
+    return std::move(prepared).value();
+}
+
+Result<std::unique_ptr<Mps>> Mps::prepare(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
     // Clients have working directories of their own.
     const std::string path = fs::absolute(directory).lexically_normal().string();
     Result<wire::Descriptor> lock = take_directory(path);
@@ -206,24 +222,7 @@ Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std:
     if (!mps->find_place_for_pipes()) return Error{std::string("/tmp: ") + std::strerror(errno)};
     mps->environment_ = environment_with(
         {pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, "CUDA_VISIBLE_DEVICES=" + gpu_uuid});
-    if (mps->take_over()) return mps;
-    const Result<bool> launched = mps->launch();
-    if (!launched) return Error{launched.error()};
-    const Result<bool> ready = mps->wait_until_ready();
-    if (!ready) return Error{ready.error()};
     return mps;
-}
-
-void Mps::end_what_is_left(const std::string& directory, MpsPatience patience) {
-    const std::string path = fs::absolute(directory).lexically_normal().string();
-    std::error_code error;
-    if (!fs::exists(path, error)) return;
-    Result<wire::Descriptor> lock = take_directory(path);
-    if (!lock) return;
-    Mps left(path, std::move(lock).value(), patience);
-    if (!left.find_place_for_pipes()) return;
-    end_predecessor(left.pipes_, patience.terminate);
-    clear(left.pipes_);
 }
 
 /// Where the directory's name is too long for a socket they are in /tmp, and a link in the directory leads there: also the
@@ -247,24 +246,42 @@ bool Mps::find_place_for_pipes() {
 }
 
 bool Mps::take_over() {
-    Predecessor left = find_predecessor(pipes_);
+    Predecessor left = find_predecessor(logs_, pipes_);
     const auto devices = std::ranges::find_if(
         environment_, [](const std::string& entry) { return entry.starts_with("CUDA_VISIBLE_DEVICES="); });
-    if (!left.pidfd || !has_variable(left.pid, *devices) || ::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;
+    if (!left.pidfd || left.quits || !has_variable(left.pid, *devices)) return false;
+    if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;
     pid_ = left.pid;
     pidfd_ = std::move(left.pidfd);
     taken_over_ = true;
     return true;
 }
 
+/// It may take a while to end, and would then remove the pipes of the next.
+void Mps::end_predecessor() const {
+    const Predecessor found = find_predecessor(logs_, pipes_);
+    if (!found.pidfd) return;
+    send_signal(found.pidfd.get(), SIGTERM);
+    if (gone_within(found.pidfd.get(), patience_.terminate)) return;
+    send_signal(found.pidfd.get(), SIGKILL);
+    gone_within(found.pidfd.get(), patience_.terminate);
+}
+
+bool Mps::write_pid(std::string_view what) const {
+    std::ofstream file(logs_ + "/" + std::string(kPidFile));
+    file << pid_ << ' ' << what << '\n' << std::flush;
+    return static_cast<bool>(file);
+}
+
 Result<bool> Mps::launch() {
-    end_predecessor(pipes_, patience_.terminate);
+    end_predecessor();
     clear(pipes_);
     const wire::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
     if (!nothing || !out) return Error{output() + ": " + std::strerror(errno)};
     pid_ = spawn({program_, "-f"}, environment_, nothing.get(), out.get());
     if (pid_ < 0) return Error{std::string("fork: ") + std::strerror(errno)};
+    write_pid(kRuns);
     pidfd_ = open_pidfd(pid_);  // not reaped yet, so the number is still its own
     if (!pidfd_) return Error{std::string("pidfd_open: ") + std::strerror(errno)};
     return true;
@@ -297,7 +314,9 @@ std::string Mps::why_gone() const {
 }
 
 void Mps::stop() {
+    std::error_code error;
     if (pid_ > 0) {
+        write_pid(kQuits);  // should we be killed meanwhile: the next is not to take it over
         if (!ends_when_asked()) {
             // Its session, which has its server: a child's number is its own until it is reaped, any other's while it runs.
             if (!taken_over_ || !is_gone()) ::kill(-pid_, SIGKILL);
@@ -308,9 +327,9 @@ void Mps::stop() {
         pid_ = -1;
         pidfd_.reset();
         clear(pipes_);
+        fs::remove(logs_ + "/" + std::string(kPidFile), error);
     }
-    std::error_code error;
-    if (pipes_ != logs_) {
+    if (pipes_ != logs_ && !find_predecessor(logs_, pipes_).pidfd) {
         fs::remove_all(pipes_, error);
         fs::remove(logs_ + "/pipes", error);
     }

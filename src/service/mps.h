@@ -35,8 +35,8 @@ public:
     /// daemon that an earlier service has left in it is taken over, or, if it has another GPU, ended first.
     static Result<std::unique_ptr<Mps>> start(const std::string& directory, const std::string& gpu_uuid,
                                               MpsPatience patience = {});
-    /// For a service that wants none: ends what an earlier one may have left.
-    static void end_what_is_left(const std::string& directory, MpsPatience patience = {});
+    /// For a service that wants none: what an earlier one may have left for this GPU, or nothing. Jobs may be on it.
+    static std::unique_ptr<Mps> find(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience = {});
     ~Mps() { stop(); }
     Mps(const Mps&) = delete;
     Mps& operator=(const Mps&) = delete;
@@ -54,8 +54,12 @@ public:
 
 private:
     Mps(std::string logs, wire::Descriptor lock, MpsPatience patience);
+    static Result<std::unique_ptr<Mps>> prepare(const std::string& directory, const std::string& gpu_uuid,
+                                                MpsPatience patience);
     bool find_place_for_pipes();
     bool take_over();
+    void end_predecessor() const;
+    bool write_pid(std::string_view what) const;
     Result<bool> launch();
     Result<bool> wait_until_ready();
     bool is_gone() const;

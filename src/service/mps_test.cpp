@@ -343,15 +343,29 @@ TEST_F(MpsTest, OneThatIsLeftWithAnotherGpuMakesWayForTheNext) {
     EXPECT_EQ(mps.value()->why_gone(), "");
 }
 
-TEST_F(MpsTest, OneThatIsLeftIsEndedWhereNoneIsWanted) {
-    control_is(kGood);
+TEST_F(MpsTest, OneThatWasToldToQuitIsNotTakenOver) {
+    control_is("trap '' TERM; come_up; while :; do next_command; [ $command != quit ] || exit 0; done");
     const wire::Descriptor daemon = left_by_a_killed_service();
-    Mps::end_what_is_left(directory());
+    std::ofstream(directory() + "/daemon.pid") << daemon_pid() << " quits\n";
+    const auto mps = started({.terminate = milliseconds(300)});
     EXPECT_TRUE(readable(daemon.get()));
-    EXPECT_FALSE(has("control"));
-    Mps::end_what_is_left(directory());
-    Mps::end_what_is_left(root_ + "/nowhere");
-    EXPECT_FALSE(fs::exists(root_ + "/nowhere"));
+    ASSERT_TRUE(mps);
+    EXPECT_EQ(mps->why_gone(), "");
+}
+
+TEST_F(MpsTest, OneThatIsLeftIsFoundAlsoByAServiceThatWantsNone) {
+    control_is(kGood);
+    EXPECT_FALSE(Mps::find(directory(), "GPU-1234"));
+    const wire::Descriptor daemon = left_by_a_killed_service();
+    EXPECT_FALSE(Mps::find(directory(), "GPU-5678"));
+    EXPECT_FALSE(readable(daemon.get()));
+    auto mps = Mps::find(directory(), "GPU-1234");
+    ASSERT_TRUE(mps);
+    EXPECT_FALSE(readable(daemon.get()));
+    mps.reset();
+    EXPECT_TRUE(readable(daemon.get()));
+    EXPECT_FALSE(has("control") || has("daemon.pid"));
+    EXPECT_FALSE(Mps::find(directory(), "GPU-1234"));
 }
 
 TEST_F(MpsTest, ADirectoryTooLongForASocketHasItsPipesElsewhere) {

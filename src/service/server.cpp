@@ -157,8 +157,14 @@ void Server::start_mps() {
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
     const bool is_gpu = shell_->memory().name() == "cuda";
     const std::string directory = options_.state + "/mps";
-    if (!wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu)) return Mps::end_what_is_left(directory);
-    Result<std::unique_ptr<Mps>> started = Mps::start(directory, shell_->memory().identity());
+    const std::string gpu = shell_->memory().identity();
+    offers_mps_ = wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu);
+    if (!offers_mps_) {
+        mps_ = is_gpu ? Mps::find(directory, gpu) : nullptr;
+        if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
+        return;
+    }
+    Result<std::unique_ptr<Mps>> started = Mps::start(directory, gpu);
     if (!started) return log(LogLevel::kWarning, "no MPS: {}; lanes take turns on the GPU", started.error());
     mps_ = std::move(started).value();
     log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
@@ -171,7 +177,7 @@ void Server::mps_is_gone() {
 }
 
 bool Server::may_join_mps() const {
-    if (!mps_) return false;
+    if (!mps_ || !offers_mps_) return false;
     const auto joined = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
     return joined < Mps::kClientsMax;
 }
@@ -399,7 +405,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     running.device = wire::Text<16>(shell_->memory().name());
     running.gpu = wire::Text<64>(shell_->memory().identity());
     job.joins_mps = job.joins_mps || may_join_mps();
-    if (mps_ && !job.joins_mps) {
+    if (mps_ && offers_mps_ && !job.joins_mps) {
         log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name,
             Mps::kClientsMax);
     }

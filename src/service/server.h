@@ -110,6 +110,7 @@ private:
     wire::Descriptor listener_;
     wire::Descriptor signals_;
     std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
+    bool offers_mps_ = false;   ///< to new jobs
     std::map<std::uint32_t, Connection> connections_;
     std::map<std::uint32_t, Job> jobs_;
     std::unordered_map<std::uint32_t, ClientId> attached_;  ///< by connection, which may be closed by now

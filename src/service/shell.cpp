@@ -448,6 +448,10 @@ void Shell::tick() {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
+    if (map_again_at_ <= now()) {
+        map_again_at_ = kNever;
+        for (const auto& [id, session] : sessions_) map_again(*session);
+    }
     if (look_at_usage_at_ <= now()) look_at_usage();
     if (look_at_processes_at_ > now()) return;
     look_at_processes_at_ = kNever;
@@ -467,7 +471,7 @@ void Shell::tick() {
 }
 
 Instant Shell::next_tick() const {
-    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, flush_at_});
+    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_, flush_at_});
     if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
     return next;
 }
@@ -578,7 +582,6 @@ void Shell::look_at_usage() {
     const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
     if (!usage) return;
     look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
-    for (const auto& [id, session] : sessions_) map_again(*session);
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;
         set_capacity();
@@ -589,6 +592,7 @@ void Shell::look_at_usage() {
         const auto used = usage->clients.find(session->pid);
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
         if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it moved meanwhile
+        if (session->unmapped) continue;  // it may still have what was the lane's
         const Bytes overhead = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
         const bool more = overhead > session->overhead + kUsageMatters;
         if (!more && session->overhead < overhead + kUsageMatters) continue;

@@ -192,6 +192,7 @@ private:
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;
+    Instant map_again_at_ = kNever;
     std::string roster_path_;
     std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
     Instant flush_at_ = kNever;

@@ -195,7 +195,7 @@ public:
         const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
         return std::all_of(marked_.begin(), marked_.end(),
-                           [&](cuda::Event event) { return driver_.event_query(event) != cuda::kNotReady; });
+                           [&](cuda::Event event) { return driver_.event_query(event) == kSuccess; });
     }
 
     void drain() override {
