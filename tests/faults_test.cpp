@@ -323,6 +323,20 @@ std::size_t resident_kib(pid_t pid) {
     return 0;
 }
 
+TEST_F(Faults, AChildHasNothingToGiveBack) {
+    const Machine machine({"--capacity", "1GiB"});
+    ::setenv("SALUS_SOCKET", machine.socket().c_str(), 1);
+    salus_client* client = nullptr;
+    ASSERT_EQ(salus_attach(nullptr, &client), SALUS_OK) << salus_error_text();
+    salus_free(client, salus_alloc(client, 8 << 20, SALUS_PERSISTENT));
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(salus_give_back(client) == 0 ? 0 : 1);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(salus_detach(client), SALUS_OK);
+}
+
 TEST_F(Faults, AThousandAttachmentsLeakNothing) {
     Machine machine({"--capacity", "1GiB", "--log-level", "warning", "--trace-limit", "1MiB"});
     ::setenv("SALUS_SOCKET", machine.socket().c_str(), 1);
