@@ -368,7 +368,11 @@ bool Memory::boundary() {
         release_late(iteration_ + 1);
     }
     // What is alive may be in use on streams that we were never told of.
-    const bool clean = lane_blocks_ == 0 || (device_.drain_everything() && evacuate_all());
+    bool clean = lane_blocks_ == 0 || (device_.drain_everything() && evacuate_all());
+    if (!clean && leftovers_.bytes() > 0 && device_.drain_everything()) {
+        leftovers_.give_back_all();  // that may be the memory that was missing
+        clean = evacuate_all();
+    }
     if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);

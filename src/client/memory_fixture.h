@@ -74,7 +74,7 @@ public:
     }
     bool make_private(device::Range range) override {
         takes_out("make_private");
-        return !fail_make_private && real_->make_private(range);
+        return !fail_make_private && held + range.size <= held_most_to_evacuate && real_->make_private(range);
     }
     bool restore_lane(device::Range range) override {
         takes_out("restore_lane");
@@ -130,6 +130,7 @@ public:
     std::vector<std::pair<device::Stream, device::Stream>> ordered;
     std::uint64_t held = 0;                               ///< bytes that were backed and not discarded
     std::uint64_t held_most = kPlenty;                    ///< no more than that is there
+    std::uint64_t held_most_to_evacuate = kPlenty;        ///< ... and for that
     std::function<void(const std::string&)> on_take_out;  ///< memory leaves the address space, by this call
 
 private:

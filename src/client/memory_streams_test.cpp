@@ -547,6 +547,21 @@ TEST_F(MemoryStreamsTest, WhatIsKeptIsGivenBackWhenAskedFor) {
     memory_->free(kept);
 }
 
+TEST_F(MemoryStreamsTest, WhatIsKeptMakesRoomForWhatIsEvacuated) {
+    map_lane(8 * kMiB);
+    page_.persistent = 64 * kMiB;
+    page_.ephemeral = 8 * kMiB;
+    memory_->turn_begins();
+    void* block = ephemeral(4 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(block));
+    memory_->free(on(kHome, 12 * kMiB, /*inside=*/false));
+    ASSERT_EQ(device_->held, 12 * kMiB);
+    device_->held_most_to_evacuate = 14 * kMiB;
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_FALSE(memory_->in_lane(block));
+    EXPECT_EQ(device_->held, 0u);
+}
+
 TEST_F(MemoryStreamsTest, WhatIsAliveStaysInTheLaneUntilEverythingHasDrained) {
     map_lane(8 * kMiB);
     page_.persistent = 64 * kMiB;
