@@ -137,7 +137,7 @@ typedef struct salus_usage {
 } salus_usage;
 SALUS_API salus_status salus_get_usage(salus_client* client, salus_usage* usage);
 SALUS_API void salus_reset_peaks(salus_client* client);
-/* Memory that was freed and is kept for later goes back to the device. Returns how much that was, in bytes. */
+/* Memory that was freed and is kept for later goes back to the GPU. Returns how much that was, in bytes. */
 SALUS_API uint64_t salus_give_back(salus_client* client);
 
 /* From now on what a loaded library (matched by the start of its file name, such as "libc10.so") allocates by

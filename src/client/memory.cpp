@@ -367,12 +367,7 @@ bool Memory::boundary() {
         device_.drain();
         release_late(iteration_ + 1);
     }
-    // What is alive may be in use on streams that we were never told of.
-    bool clean = lane_blocks_ == 0 || (device_.drain_everything() && evacuate_all());
-    if (!clean && leftovers_.bytes() > 0 && device_.drain_everything()) {
-        leftovers_.give_back_all();  // that may be the memory that was missing
-        clean = evacuate_all();
-    }
+    const bool clean = clear_lane();
     if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
@@ -457,6 +452,14 @@ void Memory::bring_back_lane() {
 }
 
 /// True if nothing alive is left in the lane.
+bool Memory::clear_lane() {
+    if (lane_blocks_ == 0) return true;
+    if (!device_.drain_everything()) return false;  // it may be in use on streams that we were never told of
+    if (evacuate_all()) return true;
+    leftovers_.give_back_all();  // that may be the memory that was missing
+    return evacuate_all();
+}
+
 bool Memory::evacuate_all() {
     if (lane_blocks_ == 0) return true;
     for (auto& [start, block] : blocks_) {

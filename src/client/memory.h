@@ -161,6 +161,7 @@ private:
     Needs replay() const;
     void note(const Step& step);
     void count_private(std::int64_t change);
+    bool clear_lane();
     bool evacuate_all();
     void let_go(device::Range range);
     void give_back_leftovers(bool drained, bool passed);

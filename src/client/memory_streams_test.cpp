@@ -39,6 +39,16 @@ protected:
         memory_->free(on(kHome, kMiB));
         EXPECT_TRUE(memory_->boundary());
     }
+    /// In a turn that begins with it.
+    void* block_in_lane() {
+        map_lane(8 * kMiB);
+        page_.persistent = 64 * kMiB;
+        page_.ephemeral = 8 * kMiB;
+        memory_->turn_begins();
+        void* block = ephemeral(4 * kMiB);
+        EXPECT_TRUE(memory_->in_lane(block));
+        return block;
+    }
     /// Whatever leaves the address space from now on does so after a drain that comes after this.
     void expect_drained_first() {
         device_->on_take_out = [this, before = device_->drains](const std::string& call) {
@@ -507,12 +517,7 @@ TEST_F(MemoryStreamsTest, AStreamThatIsFarBehindIsMarkedUntilItIsThrough) {
 }
 
 TEST_F(MemoryStreamsTest, ALaneIsNotHandedOverUnderAStreamThatIsFarBehind) {
-    map_lane(8 * kMiB);
-    page_.persistent = 0;
-    page_.ephemeral = 8 * kMiB;
-    memory_->turn_begins();
-    void* block = ephemeral(4 * kMiB);
-    ASSERT_TRUE(memory_->in_lane(block));
+    void* block = block_in_lane();
     memory_->used_on(block, kSide);
     memory_->free(block);
     device_->has_passed = false;
@@ -548,12 +553,7 @@ TEST_F(MemoryStreamsTest, WhatIsKeptIsGivenBackWhenAskedFor) {
 }
 
 TEST_F(MemoryStreamsTest, WhatIsKeptMakesRoomForWhatIsEvacuated) {
-    map_lane(8 * kMiB);
-    page_.persistent = 64 * kMiB;
-    page_.ephemeral = 8 * kMiB;
-    memory_->turn_begins();
-    void* block = ephemeral(4 * kMiB);
-    ASSERT_TRUE(memory_->in_lane(block));
+    void* block = block_in_lane();
     memory_->free(on(kHome, 12 * kMiB, /*inside=*/false));
     ASSERT_EQ(device_->held, 12 * kMiB);
     device_->held_most_to_evacuate = 14 * kMiB;
@@ -563,12 +563,7 @@ TEST_F(MemoryStreamsTest, WhatIsKeptMakesRoomForWhatIsEvacuated) {
 }
 
 TEST_F(MemoryStreamsTest, WhatIsAliveStaysInTheLaneUntilEverythingHasDrained) {
-    map_lane(8 * kMiB);
-    page_.persistent = 64 * kMiB;
-    page_.ephemeral = 8 * kMiB;
-    memory_->turn_begins();
-    void* block = ephemeral(4 * kMiB);
-    ASSERT_TRUE(memory_->in_lane(block));
+    void* block = block_in_lane();
     device_->fail_drain = true;  // somebody captures a graph
     EXPECT_FALSE(memory_->boundary());
     EXPECT_TRUE(memory_->in_lane(block));

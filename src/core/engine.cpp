@@ -327,8 +327,7 @@ void Engine::on(const event::Die& e) {
 }
 
 void Engine::on(const event::RenewLane& e) {
-    const Lane* lane = lanes_.find(e.lane);
-    if (!lane) return;
+    if (!lanes_.find(e.lane)) return;
     for (Client* client : active_) {
         if (client->lane != e.lane || client->holds()) continue;
         client->mapped = false;

@@ -107,6 +107,7 @@ bool has_variable(int pid, const std::string& variable) {
     return false;
 }
 
+std::string sees_only(const std::string& gpu_uuid) { return "CUDA_VISIBLE_DEVICES=" + gpu_uuid; }
 std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRECTORY=" + directory; }
 
 struct Predecessor {
@@ -195,7 +196,7 @@ Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std:
     Result<std::unique_ptr<Mps>> prepared = prepare(directory, gpu_uuid, patience);
     if (!prepared) return Error{prepared.error()};
     std::unique_ptr<Mps> mps = std::move(prepared).value();
-    if (mps->take_over()) return mps;
+    if (mps->take_over(gpu_uuid)) return mps;
     const Result<bool> launched = mps->launch();
     if (!launched) return Error{launched.error()};
     const Result<bool> ready = mps->wait_until_ready();
@@ -207,7 +208,7 @@ std::unique_ptr<Mps> Mps::find(const std::string& directory, const std::string& 
     std::error_code error;
     if (!fs::exists(fs::path(directory) / kPidFile, error)) return nullptr;
     Result<std::unique_ptr<Mps>> prepared = prepare(directory, gpu_uuid, patience);
-    if (!prepared || !prepared.value()->take_over()) return nullptr;
+    if (!prepared || !prepared.value()->take_over(gpu_uuid)) return nullptr;
     return std::move(prepared).value();
 }
 
@@ -220,8 +221,8 @@ Result<std::unique_ptr<Mps>> Mps::prepare(const std::string& directory, const st
     mps->program_ = find_program();
     if (mps->program_.empty()) return Error{std::string("MPS cannot be started: there is no ") + kProgram};
     if (!mps->find_place_for_pipes()) return Error{std::string("/tmp: ") + std::strerror(errno)};
-    mps->environment_ = environment_with(
-        {pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, "CUDA_VISIBLE_DEVICES=" + gpu_uuid});
+    mps->environment_ =
+        environment_with({pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, sees_only(gpu_uuid)});
     return mps;
 }
 
@@ -245,11 +246,9 @@ bool Mps::find_place_for_pipes() {
     return true;
 }
 
-bool Mps::take_over() {
+bool Mps::take_over(const std::string& gpu_uuid) {
     Predecessor left = find_predecessor(logs_, pipes_);
-    const auto devices = std::ranges::find_if(
-        environment_, [](const std::string& entry) { return entry.starts_with("CUDA_VISIBLE_DEVICES="); });
-    if (!left.pidfd || left.quits || !has_variable(left.pid, *devices)) return false;
+    if (!left.pidfd || left.quits || !has_variable(left.pid, sees_only(gpu_uuid))) return false;
     if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;
     pid_ = left.pid;
     pidfd_ = std::move(left.pidfd);
@@ -267,10 +266,10 @@ void Mps::end_predecessor() const {
     gone_within(found.pidfd.get(), patience_.terminate);
 }
 
-bool Mps::write_pid(std::string_view what) const {
+void Mps::write_pid(std::string_view state) const {
     std::ofstream file(logs_ + "/" + std::string(kPidFile));
-    file << pid_ << ' ' << what << '\n' << std::flush;
-    return static_cast<bool>(file);
+    file << pid_ << ' ' << state << '\n' << std::flush;
+    if (!file) log(LogLevel::kWarning, "{}: cannot be written; should this service be killed, its MPS is not found", logs_);
 }
 
 Result<bool> Mps::launch() {

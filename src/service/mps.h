@@ -57,9 +57,9 @@ private:
     static Result<std::unique_ptr<Mps>> prepare(const std::string& directory, const std::string& gpu_uuid,
                                                 MpsPatience patience);
     bool find_place_for_pipes();
-    bool take_over();
+    bool take_over(const std::string& gpu_uuid);
     void end_predecessor() const;
-    bool write_pid(std::string_view what) const;
+    void write_pid(std::string_view state) const;
     Result<bool> launch();
     Result<bool> wait_until_ready();
     bool is_gone() const;
