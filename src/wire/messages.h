@@ -96,7 +96,8 @@ struct Sorry {
     static constexpr std::uint16_t kType = 21;
     Text<256> why;
 };
-/// Descriptors come along: the next pieces of the lane's memory. The lane is another than before if `first` is 0.
+/// Descriptors come along: the next pieces of the lane's memory. If `first` is 0 it is other memory than before, and that is
+/// let go of; then there may be none yet.
 struct LanePieces {
     static constexpr std::uint16_t kType = 30;
     std::uint32_t lane = 0;
