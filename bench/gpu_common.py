@@ -21,7 +21,7 @@ MIB = 1 << 20
 def plain_environment(**more):
     """One thread a job, and nothing of a service or a daemon that the caller may have."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SALUS_", "CUDA_MPS_"))}
-    return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **more}
+    return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **more}
 
 
 def text_of(path):

@@ -7,7 +7,8 @@ import os
 import runpy
 import sys
 
-import torch
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it matrix products are not
+import torch  # noqa: E402
 
 torch.use_deterministic_algorithms(True, warn_only=True)  # what has no such algorithm warns
 torch.backends.cudnn.deterministic = True

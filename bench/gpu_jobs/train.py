@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--pipes", metavar="PREFIX")
     parser.add_argument("--until", metavar="FILE")
     parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--processors", metavar="N,...", help="that it trains on; it starts on any")
     add_arguments(parser)
     return parser.parse_args()
 
@@ -81,11 +82,14 @@ def main():
     args = arguments()
     torch.manual_seed(args.seed)
     if args.deterministic:  # what has no such algorithm warns; whether runs are alike is checked
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # here only: torch 2.11 takes twice the time to launch with it
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic = True
     model, inputs, targets, loss_of = MODELS[args.model](args.batch, args.tiny)
     model, inputs, targets = model.to(args.device), inputs.to(args.device), targets.to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if args.processors:  # autograd's thread is not there yet, and will inherit it
+        os.sched_setaffinity(0, map(int, args.processors.split(",")))
 
     def iteration():
         loss = loss_of(model(inputs), targets)
