@@ -489,6 +489,26 @@ TEST_F(AdmissionTest, OfClientsThatCannotAllBeServedTheLastInRankIsDenied) {
     EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
 }
 
+// A new service counts what jobs of the last one hold as others' until they have attached again.
+TEST_F(AdmissionTest, WhileOthersHaveTakenPartOfTheDeviceNobodyIsDeniedAtOnce) {
+    for (const bool comes_back : {true, false}) {
+        SCOPED_TRACE(comes_back);
+        Rig rig("fair");
+        rig.set_capacity(300);
+        const ClientId a = rig.enter({.ephemeral_mib = 200});
+        const ClientId b = rig.enter({.profiled = false});
+        rig.boundary(a);
+        ASSERT_TRUE(rig.runs(b));
+        rig.need(b, 400, 0);
+        EXPECT_EQ(rig.memory(), "unmap A 0; page-out A 10");
+        rig.pass(rig.engine.options().rehome_after - nanoseconds(1));
+        EXPECT_EQ(rig.memory(), "");
+        if (comes_back) rig.set_capacity(1000);
+        else rig.pass(nanoseconds(1));
+        EXPECT_EQ(rig.memory(), comes_back ? "room B 400" : "deny B 400>300");
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------- debts
 
 TEST_F(AdmissionTest, WhatIsObservedBeyondTheReservationIsReservedIfThereIsRoom) {

@@ -162,6 +162,7 @@ void Engine::on(const event::Need& e) {
         lanes_.at(client->lane).mapping(e.client)->ephemeral = e.ephemeral;
     }
     client->stalled = true;
+    client->stalled_at = now_;
     ++stalled_;
     client->needed_persistent = e.persistent;
     client->needed_ephemeral = e.ephemeral;

@@ -84,6 +84,7 @@ struct Client {
     Instant resident_since;
     Instant idle_since;
     Instant stopped_at;
+    Instant stalled_at;
     Instant accrued_at;             ///< memory time is counted up to here ...
     double memory_time_gib_s = 0;   ///< ... without the T of a turn that is on
     std::int32_t ready_index = -1;  ///< in its lane's ready list

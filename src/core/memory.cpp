@@ -16,7 +16,8 @@ namespace salus {
 //   can.
 // - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
 //   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
-//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error.
+//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error; where others
+//   have taken part of the device, after a while.
 
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
@@ -342,6 +343,10 @@ void Engine::deny_if_stuck() {
         if (client->wants()) ++others_want;
     }
     if (others_want == 0 && stalled_ < 2) return;
+    // What is missing of the device may come back: that of jobs, say, which a new service has not heard of yet.
+    if (capacity_ < largest_capacity_ && now_ - last->stalled_at < options_.rehome_after) {
+        return look_again_at(last->stalled_at + options_.rehome_after);
+    }
     unstall(*last);
     ++statistics_.denials;
     act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, capacity_});
