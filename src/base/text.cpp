@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <istream>
 #include <numeric>
 
 namespace salus {
@@ -121,6 +122,14 @@ std::optional<std::string_view> nearest_name(std::string_view typed, std::span<c
         }
     }
     return best;
+}
+
+std::string last_line_of(std::istream& text) {
+    std::string last;
+    for (std::string line; std::getline(text, line);) {
+        if (!line.empty()) last = line;
+    }
+    return last;
 }
 
 }  // namespace salus

@@ -1,7 +1,8 @@
-// Reading what people type: numbers, sizes, names.
+// Reading what people type: numbers, sizes, names; and what programs say.
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,5 +30,8 @@ std::optional<std::string_view> nearest_name(std::string_view typed, std::span<c
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
+
+/// The last one that is not empty.
+std::string last_line_of(std::istream& text);
 
 }  // namespace salus

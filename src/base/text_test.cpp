@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -143,6 +144,17 @@ TEST(Text, Split) {
     EXPECT_EQ(split("", ','), (Parts{""}));
     EXPECT_EQ(split(",a,,", ','), (Parts{"", "a", "", ""}));
     EXPECT_EQ(split("a, b", ','), (Parts{"a", " b"}));
+}
+
+TEST(Text, LastLine) {
+    const auto last_line = [](const char* text) {
+        std::istringstream stream(text);
+        return last_line_of(stream);
+    };
+    EXPECT_EQ(last_line("a\nb c\n\n"), "b c");
+    EXPECT_EQ(last_line("a\nb"), "b");
+    EXPECT_EQ(last_line("\n"), "");
+    EXPECT_EQ(last_line(""), "");
 }
 
 TEST(Text, Trim) {

@@ -12,21 +12,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
+
 namespace salus::cli {
 namespace {
 
 void sleep_ms(long ms) {
     const timespec time{ms / 1000, ms % 1000 * 1'000'000};
     ::nanosleep(&time, nullptr);
-}
-
-std::string last_line_of(const std::string& path) {
-    std::ifstream file(path);
-    std::string last;
-    for (std::string line; std::getline(file, line);) {
-        if (!line.empty()) last = line;
-    }
-    return last;
 }
 
 }  // namespace
@@ -89,7 +82,8 @@ Result<bool> start_service(const std::string& socket, const std::vector<std::str
             // Two may have been started at once: the other one has the lock.
             if (wire::connect_to(socket)) return true;
             if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return Error{"cannot start " + words[0]};
-            return Error{"the service did not start: " + last_line_of(log)};
+            std::ifstream said(log);
+            return Error{"the service did not start: " + last_line_of(said)};
         }
         sleep_ms(10);
     }

@@ -22,6 +22,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "service/log.h"
 #include "service/process.h"
 
@@ -170,15 +171,6 @@ pid_t spawn(std::vector<std::string> command, std::vector<std::string> environme
     ::_exit(127);
 }
 
-std::string last_line_of(const std::string& path) {
-    std::ifstream file(path);
-    std::string last;
-    for (std::string line; std::getline(file, line);) {
-        if (!line.empty()) last = line;
-    }
-    return last;
-}
-
 }  // namespace
 
 bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda) {
@@ -292,18 +284,23 @@ Result<bool> Mps::wait_until_ready() {
         if (gone_within(pidfd_.get(), kLook)) return Error{why_gone()};
         if (::access(control.c_str(), F_OK) == 0) return true;
     }
-    const std::string said = last_line_of(output());
+    const std::string said = last_words();
     return Error{"MPS does not come up: " + (said.empty() ? "see " + logs_ + "/control.log" : said)};
 }
 
 // ------------------------------------------------------------------------------------------------------------------ end
+
+std::string Mps::last_words() const {
+    std::ifstream file(output());
+    return last_line_of(file);
+}
 
 bool Mps::is_gone() const { return gone_within(pidfd_.get(), Duration{}); }
 
 std::string Mps::why_gone() const {
     if (pid_ < 0) return "MPS was stopped";
     if (!is_gone()) return "";
-    const std::string said = last_line_of(output());
+    const std::string said = last_words();
     siginfo_t end{};
     if (taken_over_ || ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0) {
         return "MPS has ended" + (said.empty() ? "" : ": " + said);

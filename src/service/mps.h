@@ -66,6 +66,7 @@ private:
     bool ends_when_asked();
     bool quits();
     std::string output() const { return logs_ + "/control.out"; }
+    std::string last_words() const;
 
     std::string logs_;
     std::string pipes_;
