@@ -179,6 +179,38 @@ TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
     EXPECT_TRUE(other.runs());
 }
 
+// What it was given while its new blocks were not expected yet is not asked for on top of the larger lane.
+TEST(CudaSharing, ALoneJobMayGrowToMoreThanHalfOfTheGpu) {
+    GpuMachine machine({"--policy", "rr", "--lanes", "1"});
+    Process& job =
+        machine.job("job", job_of("16MiB", "48MiB", "40") + Words{"--grow-at", "20", "--grow-ephemeral", "600MiB"});
+    EXPECT_EQ(job.wait(), 0) << job.output();
+}
+
+// Memory is given back to the device before it is promised to somebody else.
+TEST(CudaSharing, WhatOneLaneGivesUpIsThereForAnother) {
+    {
+        SCOPED_TRACE("lent in mid-iteration");
+        GpuMachine machine({"--lanes", "2", "--mps", "off", "--min-turn-ms", "0"});
+        machine.job("other", job_of("16MiB", "448MiB"));
+        ASSERT_TRUE(machine.goes_on("other", 5));
+        Process& grower =
+            machine.job("grower", job_of("16MiB", "48MiB", "330") +
+                                      Words{"--grow-at", "300", "--grow-ephemeral", "512MiB", "--alloc", "ephemeral"});
+        EXPECT_EQ(grower.wait(), 0) << grower.output();
+    }
+    {
+        SCOPED_TRACE("closed, and one of the same size opened");
+        GpuMachine machine({"--policy", "pack", "--lanes", "1", "--mps", "off"});  // nobody shares a lane
+        const Words job = job_of("16MiB", "500MiB", "30") + Words{"--alloc", "ephemeral", "--profile-known"};
+        Process& first = machine.job("first", job);
+        ASSERT_TRUE(machine.goes_on("first", 1));
+        Process& second = machine.job("second", job);
+        EXPECT_EQ(first.wait(), 0) << first.output();
+        EXPECT_EQ(second.wait(), 0) << second.output();
+    }
+}
+
 TEST(CudaSharing, ALaneForWhichThereIsNoMemoryIsTriedAgain) {
     GpuMachine machine({"--policy", "rr", "--lanes", "1"}, {{"SALUS_STANDIN_FAIL", "cuMemCreate:1,cuMemCreate:2"}});
     machine.also.erase("SALUS_STANDIN_FAIL");  // it is for the service

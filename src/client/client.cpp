@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -29,6 +30,7 @@ struct ThreadState {
     Client* gated_by = nullptr;        ///< it is inside an iteration that the service knows of
     unsigned known = 0;                ///< to which client: note_thread() has seen it
     std::uint64_t waits_since_ns = 0;  ///< in begin(); it may have come back meanwhile
+    bool works_for_others = false;     ///< autograd's: those wait for it inside theirs
 
     /// A thread that ends inside an iteration does not go on with it.
     ~ThreadState() {
@@ -192,9 +194,15 @@ void Client::exits() {
 
 std::uint64_t Client::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
 
+/// Where somebody will wait for the answer it waits for a service that does not read just now.
 void Client::send(const wire::Message& message) {
+    const bool may_be_lost = std::holds_alternative<wire::Observe>(message) || std::holds_alternative<wire::Leave>(message);
     const std::lock_guard lock(socket_mutex_);
-    if (socket_) wire::send(socket_.get(), message);  // if the service is gone, the helper learns of it by itself
+    while (socket_ && !wire::send(socket_.get(), message)) {
+        if (errno != EAGAIN || may_be_lost || stopping_) return;  // if it is gone, the helper learns of it by itself
+        pollfd ready[] = {{socket_.get(), POLLOUT, 0}, {stop_.get(), POLLIN, 0}};
+        ::poll(ready, 2, -1);
+    }
 }
 
 /// For good. Whoever waits goes on without.
@@ -214,6 +222,7 @@ void Client::fail(const char* why) {
 
 void Client::stop_sharing() {
     if (failed_.exchange(true) || !helper_runs_) return;
+    const std::lock_guard lock(socket_mutex_);
     ::shutdown(socket_.get(), SHUT_RD);  // the helper sees to the rest
 }
 
@@ -263,14 +272,13 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
     if (entry == Turns::Entry::kNewTurn) {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
-        const std::lock_guard lock(ask_turn_mutex_);
-        given_ = {};
     }
     return SALUS_OK;
 }
 
 /// The boundary. Whatever goes wrong in it, the word must be settled.
 bool Client::tidy() {
+    ++boundaries_;
     try {
         return memory_->boundary();
     } catch (const std::exception& error) {
@@ -346,6 +354,7 @@ std::optional<void*> Client::allocate_for(std::size_t size) {
 
 std::optional<void*> Client::allocate_on(device::Stream stream, std::size_t size, bool on_behalf) {
     if (!memory_ || in_child_) return std::nullopt;
+    if (on_behalf) tls.works_for_others = true;
     const bool inside = tls.gated_by || (on_behalf && turns_->word().state == control::State::kRunning);
     return memory_->allocate_on(stream, size, inside);
 }
@@ -357,7 +366,7 @@ void Client::used_on(const void* block, device::Stream stream) {
 std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }
 
 void Client::free(void* block) {
-    if (memory_ && !in_child_) return memory_->free(block);
+    if (memory_ && !in_child_) return memory_->free(block, tls.gated_by || tls.works_for_others);
     if (memory_ && memory_->owns(block)) return;  // the parent's
     ::free(block);
 }
@@ -366,6 +375,7 @@ bool Client::in_lane(const void* block) { return memory_ && !in_child_ && memory
 
 bool Client::ask(Needs all) {
     const std::lock_guard turn(ask_turn_mutex_);
+    if (std::exchange(given_before_, boundaries_.load()) != boundaries_) given_ = {};
     // Another thread may have asked for more meanwhile: to ask for less now would give that back.
     all.persistent = std::max(all.persistent, given_.persistent);
     if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);

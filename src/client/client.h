@@ -134,7 +134,9 @@ private:
 
     // A request for memory in mid-iteration and its answer; one at a time.
     std::mutex ask_turn_mutex_;
-    Needs given_;  ///< the most that was given in this turn; under ask_turn_mutex_
+    Needs given_;                     ///< the most that was given in this iteration; under ask_turn_mutex_
+    std::uint64_t given_before_ = 0;  ///< ... which ends with this boundary
+    std::atomic<std::uint64_t> boundaries_{0};
     std::mutex ask_mutex_;
     std::condition_variable answered_;
     enum class Answer : std::uint8_t { kNone, kGiven, kDenied } answer_ = Answer::kNone;

@@ -1,6 +1,7 @@
 // The helper thread: answers the service while the job's own threads do something else, or nothing.
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -162,11 +163,14 @@ bool Client::reattach() {
     const std::uint64_t deadline = now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
-        if (connected) return true;
+        if (connected) {
+            if (failed_) ::shutdown(socket_.get(), SHUT_RD);  // meanwhile: it is left again at once
+            return true;
+        }
         memory_->set_alone(true);
         lost_ = true;
-        if (now_ns() < deadline) continue;
-        warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
+        if (!failed_ && now_ns() < deadline) continue;
+        if (!failed_) warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
         go_alone();
         return false;
     }

@@ -98,7 +98,7 @@ void Memory::note_uses(const Block& block) {
 
 void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside) {
     if (size > device_.window_size()) return nullptr;
-    size = Arena::rounded(size);
+    size = Arena::rounded(std::max<std::uint64_t>(size, 1));
     if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
     const Predictor::Allocation allocation = predictor_.allocated(size, home_, kind_);
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && (allocation.dies || mispredicts()));
@@ -116,7 +116,16 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
             page_.lane_bytes.fetch_add(size, std::memory_order_relaxed);
             return enter(Place::kLane, *offset, size, &allocation);
         }
-        const Needs needs{std::max(room_, in_use_), rounded_up(lane_.limit_for(size), device_.lane_unit())};
+        if (!late_.empty() || leftovers_.bytes() > 0) {  // that may be all that is missing
+            if (device_.asynchronous()) wait_for_late();
+            leftovers_.give_back_all();
+            note_held();
+            continue;
+        }
+        // No less than T: this thread may have come in before the first one has told what may be used.
+        const std::uint64_t stated = std::min(mapped_, page_.ephemeral.load(std::memory_order_relaxed));
+        const Needs needs{std::max(room_, in_use_),
+                          std::max(rounded_up(lane_.limit_for(size), device_.lane_unit()), stated)};
         if (alone_ || needs.ephemeral > device_.window_size()) return allocate_private(lock, size, true, &allocation);
         lock.unlock();
         const bool given = provider_.ask(needs);
@@ -129,6 +138,10 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
 void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
                                const Predictor::Allocation* allocation) {
     while (inside && !alone_ && in_use_ + size > room_) {
+        if (!late_.empty()) {
+            wait_for_late();
+            continue;
+        }
         const Needs needs{with_slack(in_use_ + size), mapped_ > 0 ? lane_.limit() : 0};
         lock.unlock();
         const bool given = provider_.ask(needs);
@@ -169,10 +182,7 @@ void* Memory::enter(Place place, std::uint64_t offset, std::uint64_t size, const
     return start;
 }
 
-bool Memory::note_held() {
-    page_.held_bytes.store(device_.backed(), std::memory_order_relaxed);
-    return true;
-}
+void Memory::note_held() { page_.held_bytes.store(device_.backed(), std::memory_order_relaxed); }
 
 /// Memory behind a private range: what was left over from earlier ones, and new.
 bool Memory::back(device::Range range) {
@@ -182,12 +192,14 @@ bool Memory::back(device::Range range) {
         while (done < missing.size() && device_.back_private(missing[done])) ++done;
         return done == missing.size();
     };
-    if (go_on()) return note_held();
-    // What is kept for later may be what is missing now.
-    wait_for_late();
-    leftovers_.give_back_all();
-    if (go_on()) return note_held();
+    bool backed = go_on();
+    if (!backed) {  // what is kept for later may be what is missing now
+        wait_for_late();
+        leftovers_.give_back_all();
+        backed = go_on();
+    }
     note_held();
+    if (backed) return true;
     leftovers_.add(range, iteration_);
     for (std::size_t i = done; i < missing.size(); ++i) leftovers_.take(missing[i]);
     return false;
@@ -235,7 +247,11 @@ void Memory::count_private(std::int64_t change) {
     page_.private_bytes.store(in_use_, std::memory_order_relaxed);
 }
 
-void Memory::free(void* start) {
+// Note [Other threads]
+// A thread that is not inside, one that writes logs, say, may use a block of the iteration at any time, also while the
+// boundary evacuates it: no waiting helps against work that the device is given just then. So what such a thread frees is
+// taken for a survivor, and the next one like it is private.
+void Memory::free(void* start, bool inside) {
     if (!start) return;
     if (!owns(start)) {
         {
@@ -252,12 +268,12 @@ void Memory::free(void* start) {
     ++usage_.frees;
     usage_.freed += block.size;
     usage_.in_use -= block.size;
-    const bool of_this_iteration = block.has_ticket && block.iteration == iteration_;
-    if (of_this_iteration) predictor_.freed(block.ticket);
-    note({false, of_this_iteration, block.ticket, block.size});
+    const bool died_inside = inside && block.has_ticket && block.iteration == iteration_;  // see Note [Other threads]
+    if (died_inside) predictor_.freed(block.ticket);
+    note({false, died_inside, block.ticket, block.size});
     if (paged_) device_.forget_paged(static_cast<std::byte*>(start));
     if (block.place == Place::kLane) --lane_blocks_;
-    if (block.place == Place::kPrivate && of_this_iteration) missed_ += block.size;
+    if (block.place == Place::kPrivate && died_inside) missed_ += block.size;
     const bool in_flight = !block.others.empty() || block.stream != home_;  // see Note [Streams]
     if (!in_flight || reuse_at_once_) return release(block);
     note_uses(block);
@@ -349,8 +365,10 @@ void Memory::turn_begins() {
     const std::lock_guard lock(mutex_);
     device_.turn_begins(home_);
     const std::uint64_t room = page_.room.load(std::memory_order_relaxed);
-    if (mapped_ == 0 && room > 0) room_ = room;  // a profiling turn
-    if (mapped_ == 0) return;
+    if (room > 0) {  // a profiling turn
+        room_ = room;
+        return;
+    }
     lane_.set_limit(std::min(mapped_, page_.ephemeral.load(std::memory_order_relaxed)));
     room_ = std::max(page_.persistent.load(std::memory_order_relaxed), in_use_);
 }
@@ -370,6 +388,8 @@ bool Memory::boundary() {
     const bool clean = clear_lane();
     if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
+    // What one iteration needed beyond P the next may not.
+    if (mapped_ > 0) room_ = std::max(std::min(room_, page_.persistent.load(std::memory_order_relaxed)), in_use_);
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
     if (leftovers_.bytes() > 0) give_back_leftovers(drain, passed);
@@ -384,10 +404,7 @@ bool Memory::boundary() {
 
 /// See Note [Streams].
 void Memory::change_home() {
-    if (!used_home_ && refused_) {
-        device_.order(home_, *refused_);
-        home_ = *refused_;
-    }
+    if (!used_home_ && refused_ && device_.order(home_, *refused_)) home_ = *refused_;
     used_home_ = false;
     refused_.reset();
 }

@@ -52,7 +52,8 @@ public:
     void* allocate(std::size_t size, Kind kind, bool inside);
     /// For work on this stream; nothing if another allocator should serve it. See Note [Streams].
     std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool inside);
-    void free(void* block);
+    /// `inside`: by a thread that is inside an iteration, or works for one that is.
+    void free(void* block, bool inside = true);
     /// Work on this stream uses the block as well.
     void used_on(const void* block, device::Stream stream);
     bool in_lane(const void* block);
@@ -153,7 +154,7 @@ private:
     void mark_streams();
     void wait_for_late();
     void change_home();
-    bool note_held();
+    void note_held();
     void leave_lane();
     bool evacuate(Block& block);
     void bring_back_lane();

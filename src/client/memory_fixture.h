@@ -98,7 +98,10 @@ public:
     void in_child() override { real_->in_child(); }
     bool asynchronous() const override { return work_in_flight || real_->asynchronous(); }
     void uses(device::Stream stream) override { used.insert(stream); }
-    void order(device::Stream first, device::Stream second) override { ordered.push_back({first, second}); }
+    bool order(device::Stream first, device::Stream second) override {
+        if (!fail_order) ordered.push_back({first, second});
+        return !fail_order;
+    }
     void fence() override {
         ++fences;
         marked = std::exchange(used, {});
@@ -120,6 +123,7 @@ public:
     bool fail_make_private = false;
     bool fail_back_private = false;
     bool fail_drain = false;
+    bool fail_order = false;
     bool work_in_flight = false;  ///< as on a device that works by itself
     bool has_passed = true;
     int fences = 0;
@@ -182,6 +186,7 @@ protected:
         memory_ = std::make_unique<Memory>(page_, *device_, provider_);
         memory_->set_alone(false);
         memory_->set_room(kPlenty);
+        page_.room = kPlenty;  // turns are profiling turns until there is a lane
     }
 
     /// That lane's memory for a client to keep.
@@ -192,6 +197,7 @@ protected:
     void map_lane(std::uint64_t size, LaneId lane = LaneId{0}) {
         ASSERT_TRUE(memory_->add_lane_memory(0, lane_memory(size, lane)));
         ASSERT_TRUE(memory_->map_lane(size));
+        page_.room = 0;
     }
     void grow_lane(std::uint64_t size) {
         lane_memory(size);

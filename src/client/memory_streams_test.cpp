@@ -116,7 +116,37 @@ TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
     EXPECT_TRUE(is_turned_away(kHome));
 }
 
+TEST_F(MemoryStreamsTest, WhereStreamsCannotBeOrderedTheHomeStays) {
+    iterate_at_home();
+    device_->fail_order = true;  // one of them captures a graph, say
+    memory_->turn_begins();
+    EXPECT_TRUE(is_turned_away(kSide));
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_TRUE(is_turned_away(kSide));
+    EXPECT_FALSE(is_turned_away(kHome));
+}
+
 // ------------------------------------------------------------------------------------------------------ used again later
+
+TEST_F(MemoryStreamsTest, WhatIsLateIsWaitedForBeforeMoreIsAskedFor) {
+    for (const bool in_lane : {false, true}) {
+        SCOPED_TRACE(in_lane);
+        restart(mebibytes(64));
+        map_lane(8 * kMiB);
+        begin_turn(in_lane ? 0 : 8 * kMiB, 8 * kMiB);
+        const auto take = [&] { return in_lane ? ephemeral(6 * kMiB) : persistent(6 * kMiB, /*inside=*/true); };
+        void* block = take();
+        ASSERT_EQ(memory_->in_lane(block), in_lane);
+        memory_->used_on(block, kSide);
+        memory_->free(block);
+        const int drains = device_->drains;
+        void* next = take();
+        EXPECT_NE(next, nullptr) << "there is room for it by any account";
+        EXPECT_GT(device_->drains, drains);
+        EXPECT_TRUE(provider_.asked.empty());
+        memory_->free(next);
+    }
+}
 
 TEST_F(MemoryStreamsTest, AtHomeMemoryIsUsedAgainAtOnce) {
     void* a = on(kHome, 4 * kMiB);

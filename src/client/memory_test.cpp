@@ -333,7 +333,7 @@ TEST_F(MemoryTest, ALaneThatCannotBeIsNotMapped) {
 
 TEST_F(MemoryTest, PrivateGrowthInMidIterationIsAskedForWithAllThatIsNeeded) {
     void* weights = persistent(8 * kMiB);
-    memory_->set_room(10 * kMiB);
+    page_.room = 10 * kMiB;
     memory_->turn_begins();
     void* fits = persistent(2 * kMiB, /*inside=*/true);
     EXPECT_TRUE(provider_.asked.empty());
@@ -412,9 +412,73 @@ TEST_F(MemoryTest, WhatIsDeniedIsNull) {
     EXPECT_TRUE(memory_->boundary());
 }
 
+// A job whose large blocks all survive has a lane of nothing; what it was given to be profiled in is not its own.
+TEST_F(MemoryTest, WithALaneOfNothingTheRoomOfTheProfilingTurnIsNotThereAnyMore) {
+    memory_->turn_begins();
+    EXPECT_TRUE(memory_->boundary());
+    map_lane(0);
+    begin_turn(4 * kMiB, 0);
+    provider_.answer = [](Needs) { return true; };
+    EXPECT_NE(automatic(32 * kMiB), nullptr);
+    EXPECT_EQ(provider_.asked.size(), 1u);
+}
+
+// Else a T that grows would be asked for together with the private memory that it was in while it was not expected.
+TEST_F(MemoryTest, WhatOneIterationWasGivenBeyondPIsNotAskedForInTheNext) {
+    map_lane(8 * kMiB);
+    begin_turn(4 * kMiB, 8 * kMiB);
+    provider_.answer = [&](Needs needs) {
+        if (needs.ephemeral > 8 * kMiB) grow_lane(needs.ephemeral);
+        return true;
+    };
+    memory_->free(persistent(32 * kMiB, /*inside=*/true));
+    EXPECT_TRUE(memory_->boundary());
+    ASSERT_EQ(provider_.asked.size(), 1u);
+    EXPECT_GE(provider_.asked[0].persistent, 32 * kMiB);
+    page_.persistent = 4 * kMiB;  // as it will be when that is forgotten
+    EXPECT_TRUE(memory_->boundary());
+    void* block = ephemeral(16 * kMiB);
+    ASSERT_TRUE(memory_->in_lane(block));
+    ASSERT_EQ(provider_.asked.size(), 2u);
+    EXPECT_LE(provider_.asked[1].persistent, 4 * kMiB);
+    memory_->free(block);
+}
+
+// Of two threads that were let in together one may be ahead of the one that begins the turn.
+TEST_F(MemoryTest, WhoAsksNeverStatesLessThanTheTOfTheJob) {
+    map_lane(32 * kMiB);
+    begin_turn(0, 32 * kMiB);
+    memory_->free(ephemeral(kMiB));
+    EXPECT_TRUE(memory_->boundary());
+    page_.ephemeral = 32 * kMiB;
+    memory_->unmap_lane();
+    map_lane(32 * kMiB, LaneId{1});
+    provider_.answer = [](Needs) { return true; };
+    void* block = ephemeral(2 * kMiB);
+    ASSERT_FALSE(provider_.asked.empty());
+    EXPECT_EQ(provider_.asked[0].ephemeral, 32 * kMiB);
+    memory_->free(block);
+}
+
+// See Note [Other threads].
+TEST_F(MemoryTest, WhatAThreadThatIsNotInsideFreesIsNotExpectedToDie) {
+    map_lane(8 * kMiB);
+    begin_turn(32 * kMiB, 8 * kMiB);
+    for (int i = 0; i < 4; ++i) {
+        void* ours = automatic(2 * kMiB);
+        void* theirs = automatic(kMiB);
+        EXPECT_EQ(memory_->in_lane(ours), i > 0);
+        EXPECT_FALSE(memory_->in_lane(theirs));
+        memory_->free(ours);
+        memory_->free(theirs, /*inside=*/false);
+        EXPECT_TRUE(memory_->boundary());
+    }
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
 // The framework's out-of-memory error may be caught, and a smaller batch tried. What was never had is no part of P or T.
 TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
-    memory_->set_room(8 * kMiB);
+    page_.room = 8 * kMiB;
     memory_->turn_begins();
     provider_.answer = [](Needs) { return false; };
     ASSERT_EQ(automatic(40 * kMiB), nullptr);

@@ -489,6 +489,25 @@ TEST_F(AdmissionTest, OfClientsThatCannotAllBeServedTheLastInRankIsDenied) {
     EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
 }
 
+// Natively it would have its error, too: nobody who could make room is there, or only such as do nothing.
+TEST_F(AdmissionTest, ALoneClientIsNotLeftStalledForEver) {
+    for (const bool others_are_clients : {false, true}) {
+        SCOPED_TRACE(others_are_clients);
+        Rig rig("fair");
+        if (!others_are_clients) rig.set_capacity(400);
+        const ClientId idle = others_are_clients ? rig.enter({.pageable = false, .persistent_mib = 600}) : kNoClient;
+        const ClientId a = rig.enter({.pageable = false});
+        while (others_are_clients && rig.at(idle).holds()) rig.idle(idle);
+        ASSERT_TRUE(rig.runs(a));
+        rig.need(a, 50, 500);
+        rig.pass(rig.engine.options().rehome_after - nanoseconds(1));
+        EXPECT_TRUE(rig.at(a).stalled);
+        rig.pass(nanoseconds(1));
+        EXPECT_FALSE(rig.at(a).stalled);
+        EXPECT_EQ(rig.memory().substr(0, 5), "deny ");
+    }
+}
+
 // A new service counts what jobs of the last one hold as others' until they have attached again.
 TEST_F(AdmissionTest, WhileOthersHaveTakenPartOfTheDeviceNobodyIsDeniedAtOnce) {
     for (const bool comes_back : {true, false}) {

@@ -16,8 +16,8 @@ namespace salus {
 //   can.
 // - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
 //   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
-//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error; where others
-//   have taken part of the device, after a while.
+//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error; where nobody
+//   waits for that, or others have taken part of the device, after a while.
 
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
@@ -333,7 +333,8 @@ void Engine::deny_if_stuck() {
             if (!last || ranks_before(*last, *client)) last = client;
             continue;
         }
-        if (client->holds() || client->residency == Residency::kPagingIn) return;
+        const bool goes_on = client->turn == Turn::kRunning || (client->turn == Turn::kHoldingIdle && client->yield_asked);
+        if ((goes_on && !client->stopped) || client->residency == Residency::kPagingIn) return;
         if (client->on_device() && (client->refused || client->dropped)) return;     // about to go
         if (client->stopped && now_ - client->stopped_at < options_.rehome_after) {  // it may go on, and make room
             return look_again_at(client->stopped_at + options_.rehome_after);
@@ -342,9 +343,10 @@ void Engine::deny_if_stuck() {
         if (client->lane != kNoLane && !client->mapped) return;
         if (client->wants()) ++others_want;
     }
-    if (others_want == 0 && stalled_ < 2) return;
-    // What is missing of the device may come back: that of jobs, say, which a new service has not heard of yet.
-    if (capacity_ < largest_capacity_ && now_ - last->stalled_at < options_.rehome_after) {
+    // Where nobody waits for it there is time; and what is missing of the device may come back: that of jobs, say, which a
+    // new service has not heard of yet.
+    const bool may_wait = (others_want == 0 && stalled_ < 2) || capacity_ < largest_capacity_;
+    if (may_wait && now_ - last->stalled_at < options_.rehome_after) {
         return look_again_at(last->stalled_at + options_.rehome_after);
     }
     unstall(*last);

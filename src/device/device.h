@@ -61,7 +61,8 @@ struct Range {
 using Stream = std::uint64_t;
 
 /// The client's side: two windows of address space, one for the lane, one for private memory. Offsets are from their start,
-/// ranges are whole multiples of the arena's granule. All calls are made under the client's memory lock.
+/// ranges are whole multiples of the arena's granule. All calls are made under the client's memory lock, except for drain(),
+/// passed() and ns_lost().
 class ClientMemory {
 public:
     virtual ~ClientMemory() = default;
@@ -105,14 +106,15 @@ public:
     /// Work on this stream uses the memory.
     virtual void uses(Stream stream) = 0;
     /// What is given to `second` from now on comes after what `first` was given so far.
-    virtual void order(Stream first, Stream second) = 0;
+    /// False: it cannot be done now.
+    virtual bool order(Stream first, Stream second) = 0;
     /// Marks what the streams were given so far; and whether all that the last fence marked has ended.
     virtual void fence() = 0;
     virtual bool passed() = 0;
     /// Waits for all that the last fence marked.
     virtual void drain() = 0;
-    /// Waits for all that this process has given to the device, also on streams that nobody named. False: it cannot be
-    /// known.
+    /// Waits for all that was given to the device in this process's context, also on streams that nobody named. False: it
+    /// cannot be known.
     virtual bool drain_everything() = 0;
     /// A turn begins, with nothing of this client in flight, on this stream.
     virtual void turn_begins(Stream stream) = 0;

@@ -48,6 +48,7 @@ void Shell::send(ClientId id, const wire::Message& message, std::span<const int>
 void Shell::perform(const action::Grant& a) {
     Session* session = find(a.client);
     if (!session) return;
+    if (a.lane != kNoLane) session->page->room.store(0, std::memory_order_relaxed);  // it was for a profiling turn
     struct Granted {
         control::Word next;
         bool done;
@@ -214,6 +215,7 @@ void Shell::perform(const action::Admit& a) {
 
 /// Memory that no client has mapped any more goes back to the machine.
 void Shell::tidy_lanes() {
+    // Of equal size may be one that was closed and one that was opened: sums tell nothing.
     for (auto lane = lanes_.begin(); lane != lanes_.end();) {
         const Lane* known = engine_.lanes().find(lane->first);
         if (!known) {
@@ -222,15 +224,16 @@ void Shell::tidy_lanes() {
                 if (session->pieces_of == lane->first) session->pieces_of = kNoLane;
             }
             lane = lanes_.erase(lane);
+            roster_changed_ = true;
             continue;
         }
         if (known->charge < lane->second) {
             memory_->trim(lane->first, known->charge);
             lane->second = known->charge;
+            roster_changed_ = true;
         }
         ++lane;
     }
-    roster_changed_ = true;
 }
 
 }  // namespace salus::service

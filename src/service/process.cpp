@@ -42,6 +42,12 @@ bool is_stopped(int pid) {
     return fields && (*fields >> state) && (state == "T" || state == "t");
 }
 
+bool has_ended(int pid) {
+    auto fields = stat_of(pid);
+    std::string state;
+    return !fields || !(*fields >> state) || state == "Z" || state == "X";
+}
+
 bool send_signal(int pidfd, int signal) { return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0; }
 
 }  // namespace salus::service

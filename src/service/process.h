@@ -16,6 +16,8 @@ std::optional<std::uint64_t> start_time_of(int pid);
 
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
+/// Whether nothing is left of it but, perhaps, its status for its parent to read.
+bool has_ended(int pid);
 
 /// By the descriptor, so that it never hits another process.
 bool send_signal(int pidfd, int signal);

@@ -43,7 +43,7 @@ std::vector<RosterEntry> read_roster(const std::string& path) {
     return entries;
 }
 
-bool is_alive(const RosterEntry& entry) { return start_time_of(entry.pid) == entry.start_time; }
+bool is_alive(const RosterEntry& entry) { return start_time_of(entry.pid) == entry.start_time && !has_ended(entry.pid); }
 
 Bytes held_by(const std::vector<RosterEntry>& entries) {
     Bytes sum;

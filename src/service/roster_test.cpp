@@ -149,6 +149,9 @@ TEST_F(RosterTest, AliveIsThatVeryProcess) {
     const RosterEntry of_child{child, start_time_of(child).value_or(0), 0, {}, {}};
     EXPECT_TRUE(is_alive(of_child));
     ::kill(child, SIGKILL);
+    siginfo_t end{};
+    ::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT);
+    EXPECT_FALSE(is_alive(of_child)) << "nobody has read its status yet";
     ::waitpid(child, nullptr, 0);
     EXPECT_FALSE(is_alive(of_child));
     EXPECT_FALSE(is_alive({std::numeric_limits<int>::max(), 0, 0, {}, {}}));

@@ -70,6 +70,16 @@ std::uint64_t past_length_left(const Session& session) {
     return length > session.iterations_before ? length - session.iterations_before : 0;
 }
 
+Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
+    const Bytes there = memory.capacity();
+    if (options.capacity == Bytes{}) return there;
+    // A machine's memory may be overdrawn, a GPU's may not.
+    if (memory.identity().empty() || options.capacity <= there) return options.capacity;
+    log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
+        format_bytes(options.capacity));
+    return there;
+}
+
 }  // namespace
 
 Instant now() {
@@ -94,7 +104,7 @@ Session::~Session() {
 Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     : options_(options),
       memory_(std::move(memory)),
-      capacity_(options.capacity > Bytes{} ? options.capacity : memory_->capacity()),
+      capacity_(capacity_from(options, *memory_)),
       engine_(engine_options(options, capacity_, *memory_), *find_policy(options.policy), fallback_policy()),
       trace_(options.state, options.trace_limit, format_header(engine_.options(), options.policy)),
       roster_path_(options.state + "/roster") {
@@ -109,9 +119,9 @@ Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
 
 /// What others leave of the device.
 void Shell::set_capacity() {
+    Bytes left = capacity_ - held_by(orphans_);
     // A device that knows its users counts the orphans among the others.
-    const Bytes left =
-        others_ > Bytes{} ? std::min(capacity_, memory_->capacity() - others_) : capacity_ - held_by(orphans_);
+    if (others_ > Bytes{}) left = std::min(left, memory_->capacity() - others_);
     if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
 
@@ -137,15 +147,14 @@ void Shell::feed(const Event& event) {
 
 void Shell::deliver(const Event& event) {
     const Instant at = now();
-    const Bytes charge = engine_.lanes().total_charge();
     const std::span<const Action> made = engine_.handle(event, at);
     const std::vector<Action> actions(made.begin(), made.end());
+    tidy_lanes();  // first: what becomes free may be promised already
     for (const Action& action : actions) {
         std::visit([this](const auto& a) { perform(a); }, action);
     }
     wake_granted();
     trace_.record(event, at, actions);
-    if (engine_.lanes().total_charge() != charge) tidy_lanes();
 }
 
 /// How far it has come since the engine last heard, if there is anything to tell.
@@ -179,6 +188,7 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
+    refuse_asker(session);
     tell_progress(session);
     const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
@@ -193,6 +203,11 @@ void Shell::turn_is_over(Session& session) {
     } else {
         feed(event::Idle{session.id, 0});
     }
+}
+
+/// Whoever still asks for memory, outside of any turn, is not to wait for ever.
+void Shell::refuse_asker(Session& session) {
+    if (std::exchange(session.asks, false)) send(session.id, wire::Deny{0, static_cast<std::uint64_t>(capacity_.count)});
 }
 
 // ---------------------------------------------------------------------------------------------------------- clients
@@ -287,10 +302,13 @@ bool Shell::message(Session& session, const wire::Message& message) {
         feed(event::Observe{id, Bytes{static_cast<std::int64_t>(o->persistent)} + session.overhead});
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
-        const Client* client = engine_.find(id);
-        if (!client || !client->holds()) return true;  // it found room by itself, and is through with that iteration
-        session.asks = true;
         look_at_holders();
+        session.asks = true;
+        const Client* client = engine_.find(id);
+        if (!client || !client->holds()) {  // a thread asked for one that has come to its boundary meanwhile
+            refuse_asker(session);
+            return true;
+        }
         feed(event::Need{id,
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});
@@ -381,7 +399,8 @@ history::Figures Shell::figures_of(const Session& session) const {
 // ------------------------------------------------------------------------------------------------------ now and then
 
 bool Shell::anybody_waits() const {
-    return std::any_of(engine_.clients().begin(), engine_.clients().end(), [](const Client* c) { return c->wants(); });
+    return std::any_of(engine_.clients().begin(), engine_.clients().end(),
+                       [](const Client* c) { return c->wants() || c->stalled; });
 }
 
 /// Whether a holder has been between iterations for so long that another might as well run.
@@ -404,7 +423,7 @@ bool Shell::any_holder_is_misjudged() const {
 /// does, and to set a timer all the same would cost more than the rest of a hand-over.
 bool Shell::holders_need_a_look() const {
     return std::any_of(engine_.clients().begin(), engine_.clients().end(), [this](const Client* client) {
-        if (!client->wants()) return false;
+        if (!client->wants() && !client->stalled) return false;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
         const Client* holder = lane && lane->holder != kNoClient ? engine_.find(lane->holder) : nullptr;
         return !holder || !holder->yield_asked;
@@ -580,8 +599,8 @@ void Shell::look_at_usage() {
         held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
     }
     const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
+    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
     if (!usage) return;
-    look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;
         set_capacity();
@@ -597,6 +616,7 @@ void Shell::look_at_usage() {
         const bool more = overhead > session->overhead + kUsageMatters;
         if (!more && session->overhead < overhead + kUsageMatters) continue;
         session->overhead = overhead;
+        session->persistent_told = Bytes{-1};  // what is observed stands until the next demand, which is to come
         const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
         if (more && in_range(managed)) news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
     }

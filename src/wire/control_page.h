@@ -23,8 +23,8 @@ struct ControlPage {
     std::atomic<std::uint64_t> held_bytes{0};  ///< device memory behind its private windows
     std::atomic<std::uint64_t> quiet{0};       ///< 1: it exits, and nothing of it is in flight
 
-    /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all. Here and not
-    /// in a message, since the grant would overtake that.
+    /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all; 0 for turns
+    /// in a lane. Here and not in a message, since the grant would overtake that.
     alignas(64) std::atomic<std::uint64_t> room{0};
 
     /// By the client: what the start of a turn costs it, drawn from its last turns; 0: not known.

@@ -171,39 +171,52 @@ public:
         if (std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
     }
 
-    void order(Stream first, Stream second) override {
+    bool order(Stream first, Stream second) override {
         const Scope scope(*this);
-        if (captures(first) || captures(second)) return;
-        if (cuda::Event event = record(first)) driver_.stream_wait_event(stream_of(second), event, 0);
+        if (captures(first) || captures(second)) return false;
+        const cuda::Event event = record(first);
+        return event && driver_.stream_wait_event(stream_of(second), event, 0) == kSuccess;
     }
 
     void fence() override {
         set_current();  // every boundary comes here, and no more of a Scope is needed
         const std::lock_guard lock(marks_mutex_);
+        before_.swap(marked_);
         marked_.clear();
-        for (const Stream stream : used_) {
-            if (captures(stream)) continue;  // nothing of it runs yet
-            const cuda::Event event = record(stream);
-            if (event) marked_.push_back(event);
-            // The first mark of a turn is kept; the next ones are made with the event that was kept before.
-            if (event && stream == turn_stream_ && turn_.fences++ == 0) std::swap(turn_.first, events_[stream]);
-        }
-        used_.clear();
+        unmarked_ = false;
+        const auto was_marked = [&](Stream stream) {
+            return std::find_if(before_.begin(), before_.end(), [&](const Mark& mark) { return mark.stream == stream; });
+        };
+        std::erase_if(used_, [&](Stream stream) {
+            const bool capturing = captures(stream);  // nothing runs of what it is given now; of what came before, some may
+            const cuda::Event event = capturing ? nullptr : record(stream);
+            if (event) {
+                marked_.push_back({stream, event});
+                // The first mark of a turn is kept; the next ones are made with the event that was kept before.
+                if (stream == turn_stream_ && turn_.fences++ == 0) std::swap(turn_.first, events_[stream]);
+                return true;
+            }
+            if (const auto earlier = was_marked(stream); earlier != before_.end()) marked_.push_back(*earlier);
+            unmarked_ = unmarked_ || !capturing;
+            return false;  // the next fence tries again
+        });
     }
 
     bool passed() override {
         const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
-        return std::all_of(marked_.begin(), marked_.end(),
-                           [&](cuda::Event event) { return driver_.event_query(event) == kSuccess; });
+        return !unmarked_ && std::all_of(marked_.begin(), marked_.end(),
+                                         [&](const Mark& mark) { return driver_.event_query(mark.event) == kSuccess; });
     }
 
     void drain() override {
         const Scope scope(*this);
         std::unique_lock lock(marks_mutex_);  // the helper drains without the memory lock
-        const std::vector<cuda::Event> marked = marked_;
+        const std::vector<Mark> marked = marked_;
+        const bool unmarked = unmarked_;
         lock.unlock();
-        for (const cuda::Event event : marked) driver_.event_synchronize(event);
+        if (unmarked) driver_.context_synchronize();
+        for (const Mark& mark : marked) driver_.event_synchronize(mark.event);
     }
 
     bool drain_everything() override {
@@ -411,7 +424,13 @@ private:
     std::vector<Stream> used_;              ///< since the last fence
     std::map<Stream, cuda::Event> events_;  ///< each marks how far a stream was at the last fence that it was used before
     std::mutex marks_mutex_;
-    std::vector<cuda::Event> marked_;  ///< by the last fence
+    struct Mark {
+        Stream stream;
+        cuda::Event event;
+    };
+    std::vector<Mark> marked_;  ///< by the last fence
+    std::vector<Mark> before_;  ///< by the one before it
+    bool unmarked_ = false;     ///< something could not be marked
     Stream turn_stream_ = 0;
     struct {
         cuda::Event begin = nullptr;

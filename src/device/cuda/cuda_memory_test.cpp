@@ -500,6 +500,66 @@ TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
     });
 }
 
+TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
+    in_process([] {
+        const World world;
+        const Standin& gpu = world.standin;
+        const auto a = world.client();
+        ASSERT_TRUE(a->back_private({0, kPrivatePiece}));
+        const auto at = reinterpret_cast<cuda::Address>(a->private_window());
+        cuda::Stream side = nullptr;
+        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
+        const auto stream = reinterpret_cast<Stream>(side);
+        a->turn_begins(stream);
+        ASSERT_EQ(gpu.work(side, at, kMiB, 5, 100'000), kSuccess);
+        a->uses(stream);
+        a->fence();
+        ASSERT_EQ(gpu.set_capturing(side, 1), kSuccess);
+        for (int boundary = 0; boundary < 2; ++boundary) {
+            a->uses(stream);
+            a->fence();
+            EXPECT_FALSE(a->order(stream, 0));
+        }
+        EXPECT_FALSE(a->passed());
+        a->drain();
+        EXPECT_EQ(a->private_window()[0], std::byte{5});
+        EXPECT_TRUE(a->passed());
+        ASSERT_EQ(gpu.set_capturing(side, 0), kSuccess);
+    });
+}
+
+TEST_F(CudaMemoryTest, WhatCannotBeMarkedIsWaitedForAllTheSame) {
+    environment["SALUS_STANDIN_FAIL"] = "cuEventCreate:1";
+    in_process([] {
+        const World world;
+        const Standin& gpu = world.standin;
+        const auto a = world.client();
+        ASSERT_TRUE(a->back_private({0, kPrivatePiece}));
+        const auto at = reinterpret_cast<cuda::Address>(a->private_window());
+        ASSERT_EQ(gpu.work(nullptr, at, kMiB, 5, 100'000), kSuccess);
+        a->uses(0);
+        a->fence();
+        EXPECT_FALSE(a->passed());
+        a->drain();
+        EXPECT_EQ(a->private_window()[0], std::byte{5});
+        a->fence();
+        EXPECT_TRUE(a->passed()) << "the next fence has marked it";
+    });
+}
+
+TEST_F(CudaMemoryTest, ABlockOfNoBytesIsABlock) {
+    in_process([] {
+        const World world;
+        ControlPage page;
+        ScriptedProvider provider;
+        const auto device = world.client();
+        Memory memory(page, *device, provider);
+        void* block = memory.allocate(0, Kind::kAuto, /*inside=*/false);
+        EXPECT_NE(block, nullptr);
+        memory.free(block);
+    });
+}
+
 TEST_F(CudaMemoryTest, TheHelpersThreadNeedsNoContextOfItsOwn) {
     in_process([] {
         const World world;

@@ -169,7 +169,7 @@ public:
     // What the host computes is done when the call returns.
     bool asynchronous() const override { return asynchronous_; }
     void uses(Stream) override {}
-    void order(Stream, Stream) override {}
+    bool order(Stream, Stream) override { return true; }
     void fence() override {}
     bool passed() override { return true; }
     void drain() override {}
