@@ -489,6 +489,17 @@ TEST_F(AdmissionTest, OfClientsThatCannotAllBeServedTheLastInRankIsDenied) {
     EXPECT_EQ(rig.memory(), "room A 10; resize A 0:700");
 }
 
+TEST_F(AdmissionTest, WhatAClientOwesIsNotMissingASecondTime) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.enter({.ephemeral_mib = 400, .occupancy = 0.5});
+    const ClientId b = rig.enter({.ephemeral_mib = 300, .occupancy = 0.5});
+    rig.observe(a, 300);
+    EXPECT_EQ(rig.at(a).debt(), mebibytes(290));
+    rig.need(a, 300, 450);
+    rig.boundary(b);
+    EXPECT_EQ(rig.memory(), "unmap B 1; room A 300; resize A 0:450; admit B; map B 0:450");
+}
+
 // Natively it would have its error, too: nobody who could make room is there, or only such as do nothing.
 TEST_F(AdmissionTest, ALoneClientIsNotLeftStalledForEver) {
     for (const bool others_are_clients : {false, true}) {

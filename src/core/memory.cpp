@@ -239,11 +239,13 @@ void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     }
 }
 
+/// What has to be free for a stalled client to go on.
 Bytes Engine::missing(const Client& client) const {
     const auto beyond = [](Bytes wanted, Bytes had) { return std::max(wanted - had, Bytes{}); };
-    if (client.lane == kNoLane) return beyond(client.needed_persistent + client.needed_ephemeral, client.reserved);
-    const Bytes charge = lanes_.find(client.lane)->charge;
-    return beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), client.reserved);
+    const Bytes overdrawn = beyond(reserved() + debt_total_, capacity_);
+    const Bytes had = client.reserved + client.debt();  // what it owes is in use already
+    const Bytes charge = client.lane == kNoLane ? Bytes{} : lanes_.find(client.lane)->charge;
+    return overdrawn + beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), had);
 }
 
 void Engine::serve_stalled() {
@@ -261,7 +263,7 @@ void Engine::serve_stalled() {
         }
         unstall(*client);
         if (client->lane == kNoLane) {
-            set_reserved(*client, client->reserved + amount);
+            set_reserved(*client, std::max(client->reserved, client->needed_persistent + client->needed_ephemeral));
             act(action::Room{client->facts.id, client->reserved});
             continue;
         }
