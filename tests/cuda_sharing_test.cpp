@@ -610,6 +610,22 @@ TEST_F(CudaMps, AServiceThatIsKilledLeavesItToTheNext) {
     EXPECT_TRUE(eventually([&] { return ::kill(std::stoi(daemon), 0) != 0; }));
 }
 
+TEST_F(CudaMps, OneThatIsStoppedLeavesItToJobsThatAreStillThere) {
+    add_mps(machine);
+    machine.start_service();
+    const std::string runs_now = machine.path("sleeper");
+    Process run = machine.salus({"run", "--name", "sleeper", "--", "sh", "-c", ">" + runs_now + "; exec sleep 60"});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(runs_now); })) << run.output();
+    const int daemon = std::stoi(text_of(machine.state() + "/mps/nvidia-cuda-mps-control.pid"));
+    machine.service().signal(SIGTERM);
+    machine.service().wait();
+    EXPECT_EQ(::kill(daemon, 0), 0);
+    run.signal(SIGTERM);
+    run.wait();
+    machine.salus({"stop"}).wait();  // the service that the job's runner has started in its stead
+    EXPECT_TRUE(eventually([&] { return ::kill(daemon, 0) != 0; }));
+}
+
 TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
     add_mps(machine);
     machine.also["SALUS_STANDIN_MEMORY"] = std::to_string(64 * 1024 * kMiB);  // for all to start; nobody takes it

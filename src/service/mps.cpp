@@ -332,6 +332,11 @@ void Mps::stop() {
     lock_.reset();
 }
 
+void Mps::leave() {
+    pid_ = -1;
+    pidfd_.reset();
+}
+
 /// Then its server has ended, too. False if it is to be killed, or was.
 bool Mps::ends_when_asked() {
     if (!pidfd_ || is_gone()) return false;

@@ -51,6 +51,8 @@ public:
 
     /// Afterwards nothing of it runs; clients that are still connected lose the device. Logs and control.out stay.
     void stop();
+    /// It runs on, for clients that are still connected, and the next service takes it over.
+    void leave();
 
 private:
     Mps(std::string logs, wire::Descriptor lock, MpsPatience patience);

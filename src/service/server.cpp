@@ -122,6 +122,8 @@ Server::Server(const Options& options, wire::Descriptor lock, std::unique_ptr<de
 }
 
 Server::~Server() {
+    const bool on_mps = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
+    if (mps_ && on_mps) mps_->leave();
     if (listener_) ::unlink(options_.socket.c_str());
 }
 
