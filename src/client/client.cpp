@@ -278,7 +278,7 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
 
 /// The boundary. Whatever goes wrong in it, the word must be settled.
 bool Client::tidy() {
-    ++boundaries_;
+    boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // nobody else writes it
     try {
         return memory_->boundary();
     } catch (const std::exception& error) {
