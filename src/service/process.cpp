@@ -1,5 +1,6 @@
 #include "service/process.h"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -42,6 +43,21 @@ bool is_stopped(int pid) {
     return fields && (*fields >> state) && (state == "T" || state == "t");
 }
 
-bool send_signal(int pidfd, int signal) { return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0; }
+int parent_of(int pid) {
+    auto fields = stat_of(pid);
+    std::string state;
+    int parent = 0;
+    return fields && (*fields >> state >> parent) ? parent : 0;
+}
+
+bool send_signal(int pidfd, int signal, int value) {
+    siginfo_t info{};
+    info.si_signo = signal;
+    info.si_code = SI_QUEUE;
+    info.si_pid = ::getpid();
+    info.si_uid = ::getuid();
+    info.si_value.sival_int = value;
+    return ::syscall(SYS_pidfd_send_signal, pidfd, signal, value != 0 ? &info : nullptr, 0) == 0;
+}
 
 }  // namespace salus::service

@@ -17,7 +17,10 @@ std::optional<std::uint64_t> start_time_of(int pid);
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
 
-/// By the descriptor, so that it never hits another process.
-bool send_signal(int pidfd, int signal);
+/// 0: there is no such process.
+int parent_of(int pid);
+
+/// By the descriptor, so that it never hits another process. A value other than 0 comes along, as with sigqueue().
+bool send_signal(int pidfd, int signal, int value = 0);
 
 }  // namespace salus::service
