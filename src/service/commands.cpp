@@ -230,17 +230,24 @@ Server::Reply Server::pause(std::uint32_t job, bool paused) {
     return {true, "{}"};
 }
 
-/// Of the command that `salus run` started and of all that attached: a script must not go on with its next line, and what it
-/// has started need not end with it. None is told twice, as the second time often means something else.
+/// The command that `salus run` started, and all that attached: what a script has started need not end with it. The command
+/// is told first, as it must not see what it waits for end and go on with its next line. None is told twice: the second time
+/// often means something else.
 Server::Reply Server::kill(std::uint32_t job, bool at_once) {
+    const int signal = at_once ? SIGKILL : SIGTERM;
     const Job& known = jobs_.at(job);
-    const wire::Descriptor runner = known.runner_pid != 0 ? open_pidfd(known.runner_pid) : wire::Descriptor();
-    // SIGKILL would end the runner and leave the command: it passes on what it is sent.
-    if (runner) send_signal(runner.get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
-    for (Session* session : sessions_of(job)) {
+    const std::vector<Session*> sessions = sessions_of(job);
+    ChildProcess command;
+    for (const Session* session : sessions) {
+        if (known.runner_pid != 0 && !command.pidfd) command = child_above(session->pid, known.runner_pid);
+    }
+    if (command.pidfd) send_signal(command.pidfd.get(), signal);
+    // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
+    else if (known.runner_pid != 0)
+        send_signal(open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
+    for (Session* session : sessions) {
         shell_->pause(*session, false);
-        const bool told_by_runner = runner && parent_of(session->pid) == known.runner_pid;
-        if (at_once || !told_by_runner) send_signal(session->pidfd.get(), at_once ? SIGKILL : SIGTERM);
+        if (session->pid != command.pid) send_signal(session->pidfd.get(), signal);
     }
     log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
     return {true, "{}"};

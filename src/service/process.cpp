@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace salus::service {
 namespace {
@@ -48,6 +49,16 @@ int parent_of(int pid) {
     std::string state;
     int parent = 0;
     return fields && (*fields >> state >> parent) ? parent : 0;
+}
+
+ChildProcess child_above(int pid, int parent) {
+    for (int above = parent_of(pid); above > 0; pid = above, above = parent_of(pid)) {
+        if (above != parent) continue;
+        ChildProcess child{pid, open_pidfd(pid)};
+        // It may have ended meanwhile, and its number be another's.
+        return parent_of(pid) == parent ? std::move(child) : ChildProcess{};
+    }
+    return {};
 }
 
 bool send_signal(int pidfd, int signal, int value) {

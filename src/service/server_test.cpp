@@ -436,26 +436,27 @@ protected:
     sigset_t before_{};
 };
 
-TEST_F(KillTest, TheRunnerIsToldToPassItOn) {
+TEST_F(KillTest, OfACommandThatHasNotAttachedTheRunnerIsTold) {
+    const auto runner = announce(0, 1, 2);
+    EXPECT_EQ(answer(kill_command()), "{}");
+    const auto gently = told();
+    ASSERT_TRUE(gently);
+    EXPECT_NE(gently->si_code, SI_QUEUE);
+    EXPECT_EQ(answer(kill_command() + " now"), "{}");
+    const auto at_once = told();
+    ASSERT_TRUE(at_once);
+    EXPECT_EQ(at_once->si_code, SI_QUEUE);
+    EXPECT_EQ(at_once->si_value.sival_int, wire::kPassOnAsKill);
+}
+
+TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
     const auto runner = announce(0, 1, 2);
     const auto client = attach_from(child_);
     ASSERT_TRUE(client);
     EXPECT_EQ(answer(kill_command()), "{}");
-    const auto told_runner = told();
-    ASSERT_TRUE(told_runner);
-    EXPECT_NE(told_runner->si_code, SI_QUEUE);
-    EXPECT_FALSE(told());
-}
-
-TEST_F(KillTest, AtOnceIsForTheRunnersCommandAndForAllThatAttached) {
-    const auto runner = announce(0, 1, 2);
-    const auto client = attach_from(child_);
-    ASSERT_TRUE(client);
+    EXPECT_FALSE(told()) << "which would pass it on, a second time";
     EXPECT_EQ(answer(kill_command() + " now"), "{}");
-    const auto told_runner = told();
-    ASSERT_TRUE(told_runner);
-    EXPECT_EQ(told_runner->si_code, SI_QUEUE);
-    EXPECT_EQ(told_runner->si_value.sival_int, wire::kPassOnAsKill);
+    EXPECT_FALSE(told());
     EXPECT_EQ(ended_by(), SIGKILL);
 }
 
