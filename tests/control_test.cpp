@@ -48,6 +48,8 @@ TEST_F(Control, AnArgumentWithABlankIsNoOtherJob) {
     expect({"kill", ""}, 1, "there is no job ''");
     EXPECT_TRUE(machine_.goes_on("my"));
     EXPECT_EQ(machine_.row("my")["priority"], 0);
+    expect({"kill", "my"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
 TEST_F(Control, ANameFromTheCommandIsOneWordAndNoNumber) {
@@ -73,6 +75,8 @@ TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
     expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
     expect({"set", "slow", "weight=0"}, 2, "weight: is from 0.000001 to 1000000");
     EXPECT_TRUE(job.runs());
+    expect({"kill", "slow"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
 TEST_F(Control, KillNowEndsAJobThatHasNotAttached) {
