@@ -1,10 +1,12 @@
 // The command line as a user meets it: what it prints, where, and with which exit status.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,7 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
     const std::vector<Case> cases = {
         {"", "A subcommand is required"},
         {"bogus", "there is no command 'bogus'"},
+        {"--nonsense", "there is no option '--nonsense'"},
         {"sim", "sim needs either --jobs FILE.csv or --workload NAME"},
         {"sim --workload uniform --jobs x.csv", "sim needs either"},
         {"sim --workload uniform --policy strf", "unknown policy 'strf'; did you mean 'srtf'?"},
@@ -93,6 +96,7 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         {"sim --workload uniform --timeline x.svg --seed 1..2", "--timeline draws one run"},
         {"sim --workload uniform:1 --timeline /nonexistent/x.svg", "cannot write '/nonexistent/x.svg'"},
         {"sim --workload uniform --record x.trace", "--record keeps one run"},
+        {"sim --workload uniform --policy fair --record /nonexistent/x.trace", "cannot write '/nonexistent/x.trace'"},
         {"sim --workload uniform --no-such-option", "--no-such-option"},
         {"sim --jobs /nonexistent.csv", "cannot open '/nonexistent.csv'"},
         {"sim --jobs " + bad_row, bad_row + ":2: column 4 (iteration_ms): 'nan' is not a number"},
@@ -112,6 +116,42 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << c.arguments << "\nprinted: " << run.err;
     }
     for (const std::string& path : {bad_row, negative, no_rows, no_trace}) std::remove(path.c_str());
+}
+
+TEST(CommandLine, WhatCannotBeWrittenAfterAllIsStatusOneAndCostsNoTable) {
+    const Outcome run = salus_command("sim --workload uniform:3 --policy fair --record /dev/full");
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.err.find("cannot write '/dev/full'"), std::string::npos) << run.err;
+    EXPECT_NE(run.out.find("fair"), std::string::npos) << run.out;
+}
+
+TEST(CommandLine, LookingWhetherAFileCanBeWrittenLeavesNone) {
+    const std::string timeline = temporary("unused.svg");
+    EXPECT_EQ(salus_command("sim --workload salus-100 --capacity 1GiB --timeline " + timeline).status, 2);
+    EXPECT_NE(::access(timeline.c_str(), F_OK), 0);
+}
+
+/// What is left of a line once the shell has taken its quotes: nothing if one is open at its end.
+bool quotes_are_closed(const std::string& line) {
+    bool open = false;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        if (line[i] == '\\') ++i;
+        else if (line[i] == '\'') open = !open;
+    }
+    return !open;
+}
+
+TEST(CommandLine, CompletionScriptsAreTakenByTheirShells) {
+    const Outcome fish = salus_command("completion fish");
+    EXPECT_NE(fish.out.find("\\'"), std::string::npos) << "some description has an apostrophe: else this tests nothing";
+    std::istringstream lines(fish.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_TRUE(quotes_are_closed(line)) << line;
+    for (const std::string shell : {"bash", "zsh", "fish"}) {
+        if (std::system(("command -v " + shell + " >/dev/null").c_str()) != 0) continue;
+        const std::string script = write_temporary("completion", salus_command("completion " + shell).out);
+        EXPECT_EQ(std::system((shell + " -n " + script).c_str()), 0) << shell;
+        std::remove(script.c_str());
+    }
 }
 
 TEST(CommandLine, HelpNamesEveryPolicy) {

@@ -18,22 +18,20 @@ SeedRange parse_seed_range(const std::string& text) {
     return {static_cast<unsigned long long>(*first), static_cast<unsigned long long>(*last)};
 }
 
-std::vector<const Policy*> parse_policies(const std::string& list) {
-    if (list == "all") return {all_policies().begin(), all_policies().end()};
+const Policy* find_policy_or_complain(std::string_view name) {
+    if (const Policy* policy = find_policy(name)) return policy;
     std::vector<std::string_view> names;
     for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
+    const auto near = nearest_name(name, names);
+    throw UsageError{
+        fmt::format("unknown policy '{}'; {}", name,
+                    near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+}
+
+std::vector<const Policy*> parse_policies(const std::string& list) {
+    if (list == "all") return {all_policies().begin(), all_policies().end()};
     std::vector<const Policy*> chosen;
-    for (std::string_view part : split(list, ',')) {
-        const std::string_view name = trim(part);
-        const Policy* policy = find_policy(name);
-        if (!policy) {
-            const auto near = nearest_name(name, names);
-            throw UsageError{fmt::format(
-                "unknown policy '{}'; {}", name,
-                near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
-        }
-        chosen.push_back(policy);
-    }
+    for (std::string_view part : split(list, ',')) chosen.push_back(find_policy_or_complain(trim(part)));
     return chosen;
 }
 

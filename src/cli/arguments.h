@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +19,10 @@ struct SeedRange {
 };
 SeedRange parse_seed_range(const std::string& text);
 
-/// "fifo,srtf" or "all". A UsageError names the nearest if there is no such policy.
+/// A UsageError names the nearest if there is no such policy.
+const Policy* find_policy_or_complain(std::string_view name);
+
+/// "fifo,srtf" or "all".
 std::vector<const Policy*> parse_policies(const std::string& list);
 
 nlohmann::ordered_json figures_json(const sim::Figures& figures);

@@ -57,6 +57,7 @@ int run(const Arguments& a) {
     RealRunOptions options;
     const auto capacity = parse_bytes(a.capacity);
     if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 4GiB", a.capacity)};
+    if (*capacity < mebibytes(1)) throw UsageError{"--capacity: is at least 1MiB"};
     options.capacity = *capacity;
     options.lanes = a.lanes;
     options.device = a.device;
@@ -68,6 +69,7 @@ int run(const Arguments& a) {
     if (a.min_turn_ms) options.min_turn = seconds_of(*a.min_turn_ms / 1e3);
     if (!a.timeline.empty() && !a.timeline.ends_with(".svg") && !a.timeline.ends_with(".json"))
         throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
+    if (!a.timeline.empty()) check_writable(a.timeline);
 
     std::vector<sim::Figures> real;
     std::vector<sim::Figures> simulated;
@@ -92,10 +94,6 @@ int run(const Arguments& a) {
             simulated.push_back(sim::figures_of(label, jobs, simulation.run()));
         }
     }
-    if (!a.timeline.empty()) {
-        write_or_complain(a.timeline, a.timeline.ends_with(".svg") ? sim::timeline_svg(panels, jobs)
-                                                                   : sim::timeline_chrome_json(panels, jobs));
-    }
     if (a.json) {
         nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
         for (std::size_t i = 0; i < real.size(); ++i) {
@@ -116,6 +114,10 @@ int run(const Arguments& a) {
     }
     for (const std::string& difference : differences)
         fmt::print(stderr, "salus: the trace replays differently: {}\n", difference);
+    if (!a.timeline.empty()) {
+        write_or_complain(a.timeline, a.timeline.ends_with(".svg") ? sim::timeline_svg(panels, jobs)
+                                                                   : sim::timeline_chrome_json(panels, jobs));
+    }
     return differences.empty() ? 0 : 1;
 }
 

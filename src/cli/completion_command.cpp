@@ -43,11 +43,22 @@ complete -F _salus salus
                        cases, commands);
 }
 
+/// Between single quotes fish takes a backslash before a quote or a backslash. (bash's script has no text of ours, only
+/// names.)
+std::string quoted_for_fish(const std::string& text) {
+    std::string quoted = "'";
+    for (const char c : text) {
+        if (c == '\'' || c == '\\') quoted += '\\';
+        quoted += c;
+    }
+    return quoted + "'";
+}
+
 std::string fish(const CLI::App& program) {
     std::string out;
     for (const CLI::App* command : commands_of(program)) {
-        out += fmt::format("complete -c salus -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(),
-                           command->get_description());
+        out += fmt::format("complete -c salus -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
+                           quoted_for_fish(command->get_description()));
         for (const std::string& option : options_of(*command)) {
             out += fmt::format("complete -c salus -n '__fish_seen_subcommand_from {}' -l {}\n", command->get_name(),
                                option.substr(2));

@@ -3,9 +3,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -13,14 +14,17 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/job_logs.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 #include "sim/timeline.h"
+#include "wire/assignments.h"
 
 namespace salus::cli {
 namespace {
@@ -32,6 +36,13 @@ std::string ask(const std::string& command) {
     Result<std::string> answer = ask_service(wire::default_socket(), command);
     if (!answer) throw Failure{answer.error()};
     return std::move(answer).value();
+}
+
+/// Of a job, by its number or name. It is one word of a line: with a blank it would be another job's, and more.
+void ask_of_job(const std::string& verb, const std::string& job, const std::string& more = "") {
+    const bool one_word = !job.empty() && std::none_of(job.begin(), job.end(), [](unsigned char c) { return c <= 0x20; });
+    if (!one_word) throw Failure{fmt::format("there is no job '{}'", job)};
+    ask(fmt::format("{} {} {}", verb, job, more));
 }
 
 json ask_status() {
@@ -47,33 +58,27 @@ void wait_ms(long ms) {
 
 // -------------------------------------------------------------------------------------------------------------- logs
 
-/// Of a job that runs or has ended, by number or name; the latest, if several have it.
-std::string log_of(const std::string& which) {
-    namespace fs = std::filesystem;
-    std::optional<fs::directory_entry> found;
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(log_directory(), error)) {
-        const std::string file = entry.path().filename().string();
-        if (!file.starts_with(which + "-") && !file.ends_with("-" + which + ".log")) continue;
-        if (!found || entry.last_write_time() > found->last_write_time()) found = entry;
-    }
-    if (!found) throw Failure{fmt::format("no log of a job '{}'; those started with --detach have one", which)};
-    return found->path().string();
+/// As it is, byte for byte: progress bars overwrite their lines, and a last line may have no end yet.
+void copy_new(std::FILE* file) {
+    std::array<char, 65536> block;
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), file))
+        std::fwrite(block.data(), 1, got, stdout);
+    std::fflush(stdout);
+    std::clearerr(file);  // of its end: there may be more later
 }
 
 int show_log(const std::string& which, bool follow) {
-    const std::string path = log_of(which);
-    std::ifstream file(path);
-    if (!file) throw Failure{path + " cannot be read"};
+    const Result<std::string> path = find_log(log_directory(), which);
+    if (!path) throw Failure{path.error()};
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.value().c_str(), "rb"), std::fclose);
+    if (!file) throw Failure{path.value() + " cannot be read"};
     for (;;) {
-        std::string line;
-        while (std::getline(file, line)) fmt::print("{}\n", line);
-        std::fflush(stdout);
+        copy_new(file.get());
         if (!follow) return 0;
-        file.clear();
         wait_ms(200);
         const Result<std::string> answer = ask_service(wire::default_socket(), "status");
-        if (!answer || answer.value().find("\"" + path + "\"") == std::string::npos) follow = false;  // its last words
+        if (!answer || answer.value().find("\"" + path.value() + "\"") == std::string::npos)
+            follow = false;  // its last words
     }
 }
 
@@ -133,8 +138,9 @@ int export_trace(const std::string& text, const std::string& path) {
 int start(const std::vector<std::string>& options) {
     const std::string socket = wire::default_socket();
     if (wire::connect_to(socket)) throw Failure{"a service runs already at " + socket};
-    const Result<bool> started = start_service(socket, options);
-    if (!started) throw Failure{started.error()};
+    const auto failure = start_service(socket, options);
+    if (failure && failure->options_refused) throw UsageError{failure->why};
+    if (failure) throw Failure{failure->why};
     fmt::print("the service listens at {}\n", socket);
     return 0;
 }
@@ -187,6 +193,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     CLI::App* policy = add("policy", "Show the policy, or switch to another");
     policy->add_option("name", v->text, "fifo, srtf, las, fair, rr, priority or pack");
     on(policy, [v] {
+        if (!v->text.empty()) find_policy_or_complain(v->text);
         const json answer = json::parse(ask(v->text.empty() ? "policy" : "policy " + v->text), nullptr, false);
         if (v->text.empty()) fmt::print("{}\n", answer.value("policy", ""));
         return 0;
@@ -198,15 +205,19 @@ void add_control_commands(CLI::App& program, Action& action) {
         return command;
     };
     CLI::App* pause = of_a_job("pause", "Keep a job at its next boundary");
-    on(pause, [v] { return ask("pause " + v->text), 0; });
+    on(pause, [v] { return ask_of_job("pause", v->text), 0; });
     CLI::App* resume = of_a_job("resume", "Let a paused job go on");
-    on(resume, [v] { return ask("resume " + v->text), 0; });
+    on(resume, [v] { return ask_of_job("resume", v->text), 0; });
     CLI::App* kill = of_a_job("kill", "End a job");
     kill->add_flag("--now", v->flag, "With SIGKILL, not SIGTERM");
-    on(kill, [v] { return ask("kill " + v->text + (v->flag ? " now" : "")), 0; });
+    on(kill, [v] { return ask_of_job("kill", v->text, v->flag ? "now" : ""), 0; });
     CLI::App* set = of_a_job("set", "Change a job's priority, weight or iterations");
     set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N")->required();
-    on(set, [v] { return ask(fmt::format("set {} {}", v->text, fmt::join(v->words, " "))), 0; });
+    on(set, [v] {
+        const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
+        if (!wanted) throw UsageError{wanted.error()};
+        return ask_of_job("set", v->text, fmt::format("{}", fmt::join(v->words, " "))), 0;
+    });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");
     logs->add_flag("-f,--follow", v->flag, "Go on until the job ends");

@@ -63,12 +63,15 @@ Finding descriptors() {
     return {"open files", ok, fmt::format("{} at most{}", limit.rlim_cur, ok ? "" : ": four are needed for each job")};
 }
 
+/// Where a job on the host device would put what is paged out.
 Finding paging() {
-    const std::filesystem::path place = "/var/tmp";
+    const char* named = std::getenv("SALUS_PAGE_DIR");
+    const std::string place = named && *named ? named : "/var/tmp";
     std::error_code error;
     const auto space = std::filesystem::space(place, error);
-    if (error) return {"paging", false, "/var/tmp cannot be used: " + error.message()};
-    return {"paging", true, format_bytes({static_cast<std::int64_t>(space.available)}) + " free in /var/tmp"};
+    if (error) return {"paging", false, place + " cannot be used: " + error.message()};
+    if (::access(place.c_str(), W_OK) != 0) return {"paging", false, place + " cannot be written to"};
+    return {"paging", true, format_bytes({static_cast<std::int64_t>(space.available)}) + " free in " + place};
 }
 
 /// Where the shell would find it; empty: nowhere.
@@ -137,6 +140,12 @@ Finding library() {
     return {"client library", ok, ok ? path : path + " is missing"};
 }
 
+/// Without it Python's jobs run all the same, but share nothing.
+Finding adaptor() {
+    const Result<Adaptor> found = find_adaptor();
+    return {"Python adaptor", found.ok(), found ? found.value().inject : found.error()};
+}
+
 Finding service() {
     const std::string socket = wire::default_socket();
     const Result<std::string> answer = ask_service(socket, "status");
@@ -150,7 +159,7 @@ Finding service() {
 int examine(bool as_json) {
     std::vector<Finding> findings = {kernel(), memory_files(), process_descriptors(), memory(), descriptors(), paging()};
     examine_gpu(findings);
-    for (const Finding& finding : {program("salusd"), program("salus-job"), library(), service()})
+    for (const Finding& finding : {program("salusd"), program("salus-job"), library(), adaptor(), service()})
         findings.push_back(finding);
     bool ok = true;
     nlohmann::ordered_json out = nlohmann::ordered_json::array();

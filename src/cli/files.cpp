@@ -1,5 +1,7 @@
 #include "cli/files.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -40,7 +42,13 @@ Result<Written> write_file(const std::string& path, std::string_view content) {
 }
 
 void write_or_complain(const std::string& path, std::string_view content) {
-    if (Result<Written> written = write_file(path, content); !written) throw UsageError{written.error()};
+    if (Result<Written> written = write_file(path, content); !written) throw Failure{written.error()};
+}
+
+void check_writable(const std::string& path) {
+    const bool is_new = ::access(path.c_str(), F_OK) != 0;
+    if (const File file(std::fopen(path.c_str(), "ab")); !file) throw UsageError{failed("write", path).message};
+    if (is_new) ::unlink(path.c_str());
 }
 
 }  // namespace salus::cli

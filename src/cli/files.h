@@ -13,7 +13,11 @@ Result<std::string> read_file(const std::string& path);
 struct Written {};
 Result<Written> write_file(const std::string& path, std::string_view content);
 
-/// The same for commands: what cannot be written is the user's to mend.
+/// The same for commands, which end with it.
 void write_or_complain(const std::string& path, std::string_view content);
+
+/// Before a command does what takes long: a file that could not be written afterwards is the user's to mend. None is left
+/// behind, and none that is there is changed.
+void check_writable(const std::string& path);
 
 }  // namespace salus::cli

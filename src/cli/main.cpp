@@ -26,8 +26,9 @@ int main(int argc, char** argv) {
         return status;
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        const bool unknown = argc > 1 && argv[1][0] != '-' && program.get_subcommands().empty();
-        if (unknown) std::fprintf(stderr, "salus: there is no command '%s'; salus --help lists them\n", argv[1]);
+        const bool unknown = argc > 1 && program.get_subcommands().empty();
+        const char* kind = unknown && argv[1][0] == '-' ? "option" : "command";
+        if (unknown) std::fprintf(stderr, "salus: there is no %s '%s'; salus --help lists them\n", kind, argv[1]);
         else std::fprintf(stderr, "salus: %s\n", error.what());
     } catch (const salus::cli::Failure& failure) {
         std::fprintf(stderr, "salus: %s\n", failure.message.c_str());

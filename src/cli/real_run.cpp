@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -41,12 +44,44 @@ void wait_for(Duration time) {
     if (time.ns > 0) ::nanosleep(&span, nullptr);
 }
 
+/// Which of them came; 0: none.
+volatile std::sig_atomic_t stop_signal = 0;
+
+/// While one is there, a signal that would end the program ends the run first, so that all it has started goes with it.
+class StopSignals {
+public:
+    StopSignals() {
+        stop_signal = 0;
+        for (std::size_t i = 0; i < kSignals.size(); ++i) {
+            ::sigaction(kSignals[i], nullptr, &before_[i]);
+            if (before_[i].sa_handler == SIG_IGN) continue;  // as with nohup
+            struct sigaction action {};
+            action.sa_handler = [](int signal) { stop_signal = signal; };  // no SA_RESTART: waits end, too
+            ::sigaction(kSignals[i], &action, nullptr);
+        }
+    }
+    ~StopSignals() {
+        for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+        if (stop_signal != 0) ::raise(stop_signal);
+    }
+    StopSignals(const StopSignals&) = delete;
+    StopSignals& operator=(const StopSignals&) = delete;
+
+private:
+    static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+    std::array<struct sigaction, kSignals.size()> before_{};
+};
+
 /// A directory for one run's sockets, traces and logs; gone afterwards.
 class Workplace {
 public:
     Workplace() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "salus-bench-XXXXXX").string();
-        if (::mkdtemp(pattern.data())) path_ = pattern;
+        std::error_code error;
+        const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+        std::string pattern = (parent / "salus-bench-XXXXXX").string();
+        if (error) why_not_ = "no directory for the run, see TMPDIR: " + error.message();
+        else if (::mkdtemp(pattern.data())) path_ = pattern;
+        else why_not_ = fmt::format("no directory for the run in {}: {}", parent.string(), std::strerror(errno));
     }
     ~Workplace() {
         std::error_code error;
@@ -55,12 +90,15 @@ public:
     Workplace(const Workplace&) = delete;
     Workplace& operator=(const Workplace&) = delete;
     const std::string& path() const { return path_; }
+    /// Empty: it is there.
+    const std::string& why_not() const { return why_not_; }
 
 private:
     std::string path_;
+    std::string why_not_;
 };
 
-/// Runs a program with its output in a file.
+/// Runs a program with its output in a file, in a process group of its own: end_group() ends what it has started as well.
 pid_t launch(const std::vector<std::string>& command, const std::vector<std::string>& extra_environment,
              const std::string& output) {
     std::vector<std::string> words = command;
@@ -82,10 +120,19 @@ pid_t launch(const std::vector<std::string>& command, const std::vector<std::str
     ::posix_spawn_file_actions_init(&files);
     ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     pid_t child = -1;
-    if (::posix_spawnp(&child, arguments[0], &files, nullptr, arguments.data(), environment.data()) != 0) child = -1;
+    if (::posix_spawnp(&child, arguments[0], &files, &attributes, arguments.data(), environment.data()) != 0) child = -1;
+    ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&files);
     return child;
+}
+
+void end_group(pid_t child) {
+    ::kill(-child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
 }
 
 std::string first_line(const std::string& path) {
@@ -111,7 +158,9 @@ Result<double> number_from(std::vector<std::string> command, const std::vector<s
     command.insert(command.end(), more.begin(), more.end());
     const pid_t child = launch(command, {}, output);
     int status = 0;
-    if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+    const bool ended = child > 0 && ::waitpid(child, &status, 0) == child;
+    if (child > 0 && !ended) end_group(child);
+    if (!ended || status != 0 || stop_signal != 0) {
         return Error{fmt::format("{} failed: {}", command[0], first_line(output))};
     }
     const auto number = parse_number(first_line(output));
@@ -123,12 +172,8 @@ Result<double> number_from(std::vector<std::string> command, const std::vector<s
 class Ensemble {
 public:
     ~Ensemble() {
-        for (const auto& [child, job] : running_) ::kill(child, SIGKILL);
-        for (const auto& [child, job] : running_) ::waitpid(child, nullptr, 0);
-        if (service_ > 0) {
-            ::kill(service_, SIGTERM);
-            ::waitpid(service_, nullptr, 0);
-        }
+        for (const auto& [child, job] : running_) end_group(child);
+        if (service_ > 0) stop_service();
     }
     Ensemble() = default;
     Ensemble(const Ensemble&) = delete;
@@ -159,7 +204,7 @@ public:
             command.insert(command.end(), {"--min-turn-ms", fmt::format("{}", options.min_turn->seconds() * 1e3)});
         }
         service_ = launch(command, {}, place.path() + "/salusd.log");
-        for (int i = 0; i < 2000 && service_ > 0; ++i) {  // a GPU takes its time
+        for (int i = 0; i < 2000 && service_ > 0 && stop_signal == 0; ++i) {  // a GPU takes its time
             if (wire::connect_to(socket_)) return learn_place();
             wait_for(milliseconds(10));
             if (::waitpid(service_, nullptr, WNOHANG) == service_) service_ = -1;
@@ -245,7 +290,7 @@ public:
 
     void stop_service() {
         ::kill(service_, SIGTERM);
-        ::waitpid(service_, nullptr, 0);
+        while (::waitpid(service_, nullptr, 0) < 0 && errno == EINTR) {}
         service_ = -1;
     }
 
@@ -267,7 +312,9 @@ private:
 }  // namespace
 
 Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress) {
+    const StopSignals stop_signals;
     const Workplace place;
+    if (!place.why_not().empty()) return Error{place.why_not()};
     const std::string output = place.path() + "/output";
     const Result<double> units_per_ms = number_from({own_directory() + "/salus-job"}, {"--calibrate"}, output);
     if (!units_per_ms) return Error{units_per_ms.error()};
@@ -301,8 +348,9 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
 Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
                              const Policy& policy, const RealRunOptions& options,
                              const std::function<void(double)>& progress) {
+    const StopSignals stop_signals;  // first, as it is to go last
     const Workplace place;
-    if (place.path().empty()) return Error{"no directory for the run"};
+    if (!place.why_not().empty()) return Error{place.why_not()};
     Ensemble ensemble;
     const Result<bool> started = ensemble.start_service(place, policy, options);
     if (!started) return Error{started.error()};
@@ -319,6 +367,7 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
     std::size_t next = 0;
     Instant shown{};
     while (next < order.size() || ensemble.any_running()) {
+        if (stop_signal != 0) return Error{"a signal has ended it"};
         while (next < order.size() && now() - start >= jobs[order[next]].arrival) {
             const std::size_t index = order[next++];
             arrivals[index] = now();

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -23,9 +24,11 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/job_environment.h"
+#include "cli/job_logs.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/command.h"
+#include "wire/pass_on.h"
 
 namespace salus::cli {
 namespace {
@@ -34,7 +37,7 @@ struct Arguments {
     std::string name;
     int priority = 0;
     double weight = 1;
-    std::uint64_t iterations = 0;
+    std::optional<std::int64_t> iterations;
     std::string memory_hint;
     bool detach = false;
     std::vector<std::string> command;
@@ -49,6 +52,7 @@ constexpr int kTellAfterTries = 8;
 constexpr int kEndPatienceMs = 1000;
 /// How often a service that is gone is brought back before its job goes on without.
 constexpr int kTries = 5;
+constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 
 std::uint64_t monotonic_ns() {
     timespec time{};
@@ -76,7 +80,6 @@ public:
         look_at_python();
         announce();
         if (arguments_.detach) {
-            log_ = new_log();
             if (!go_to_background()) return 0;
         }
         wait_for_room();
@@ -138,21 +141,14 @@ private:
         complained_ = true;
     }
 
-    std::string new_log() const {
-        const std::string directory = log_directory();
-        std::error_code error;
-        std::filesystem::create_directories(directory, error);
-        std::string name = arguments_.name;
-        std::replace(name.begin(), name.end(), '/', '_');
-        return fmt::format("{}/{}-{}.log", directory, job_, name);
-    }
-
     /// True in the process that goes on; the other one has told the user what to know.
     bool go_to_background() {
-        const int output = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (output < 0) throw UsageError{fmt::format("{}: {}", log_, std::strerror(errno))};
+        const Result<NewLog> log = make_log(log_directory(), job_, arguments_.name);
+        if (!log) throw Failure{log.error()};
+        log_ = log.value().path;
+        const int output = log.value().file.get();
         const pid_t child = ::fork();
-        if (child < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
+        if (child < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child > 0) {
             fmt::print("job {} ({}) runs in the background; its output is in {}\n", job_, arguments_.name, log_);
             return false;
@@ -167,7 +163,8 @@ private:
     }
 
     void set_environment() const {
-        JobIdentity job{socket_, arguments_.name, job_, arguments_.priority, arguments_.weight, 1, arguments_.iterations};
+        const auto iterations = static_cast<std::uint64_t>(arguments_.iterations.value_or(0));
+        JobIdentity job{socket_, arguments_.name, job_, arguments_.priority, arguments_.weight, 1, iterations};
         if (!arguments_.memory_hint.empty()) {
             const auto parts = split(arguments_.memory_hint, '+');
             job.memory_hint = {*parse_bytes(parts[0]), *parse_bytes(parts[1])};
@@ -186,7 +183,7 @@ private:
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
         started_ns_ = monotonic_ns();
         child_ = ::fork();
-        if (child_ < 0) throw UsageError{fmt::format("fork: {}", std::strerror(errno))};
+        if (child_ < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
         set_environment();
@@ -201,8 +198,9 @@ private:
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
+                const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
                 // The terminal sends its signals to the job as well.
-                if (info.ssi_code != SI_KERNEL) ::kill(child_, static_cast<int>(info.ssi_signo));
+                if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));
             }
             int status = 0;
             for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -267,14 +265,31 @@ private:
     bool complained_ = false;
 };
 
+bool splits_a_name(unsigned char c) { return c <= 0x20 || c == 0x7f; }
+
+/// Other commands take a job's name as one word, and a number for its number.
+void check_name(const std::string& name) {
+    if (std::any_of(name.begin(), name.end(), splits_a_name))
+        throw UsageError{"--name: is one word, without blanks and control characters"};
+    if (parse_integer(name)) throw UsageError{fmt::format("--name: '{}' would be taken for the number of a job", name)};
+}
+
+/// A name that check_name() takes, whatever the command is called.
+std::string name_from(const std::vector<std::string>& command) {
+    std::string name = name_of_command(command);
+    std::replace_if(name.begin(), name.end(), splits_a_name, '_');
+    return name.empty() || parse_integer(name) ? "job-" + name : name;
+}
+
 void check(Arguments& a) {
     if (a.command.empty()) throw UsageError{"run what? salus run [options] -- COMMAND"};
-    if (a.name.empty()) a.name = name_of_command(a.command);
+    if (a.name.empty()) a.name = name_from(a.command);
     if (a.name.size() > 63) a.name.resize(63);
-    if (std::any_of(a.name.begin(), a.name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-        throw UsageError{"--name: has control characters"};
+    check_name(a.name);
     if (!(a.weight > 0 && a.weight <= 1e6)) throw UsageError{"--weight: is more than 0 and at most 1000000"};
     if (a.priority < -1'000'000 || a.priority > 1'000'000) throw UsageError{"--priority: is from -1000000 to 1000000"};
+    if (a.iterations && (*a.iterations < 1 || *a.iterations > kIterationsMax))
+        throw UsageError{fmt::format("--iterations: is from 1 to {}", kIterationsMax)};
     if (a.memory_hint.empty()) return;
     const auto parts = split(a.memory_hint, '+');
     if (parts.size() != 2 || !parse_bytes(parts[0]) || !parse_bytes(parts[1]))
@@ -289,7 +304,9 @@ void add_run_command(CLI::App& program, Action& action) {
     run->add_option("--name", a->name, "What to call it (default: the name of the command, or of the Python script)");
     run->add_option("--priority", a->priority, "Larger is more urgent (policy priority)");
     run->add_option("--weight", a->weight, "Its share of the time (policy fair)")->capture_default_str();
-    run->add_option("--iterations", a->iterations, "How many it will run (policy srtf; ps shows progress)");
+    run->add_option("--iterations", a->iterations,
+                    "How many it will run, as Salus counts them: calls for evaluation, too; salus history tells how many "
+                    "an earlier run had (policy srtf; ps shows progress)");
     run->add_option("--memory-hint", a->memory_hint,
                     "What it keeps, and what it needs inside an iteration: saves learning it")
         ->type_name("P+T");

@@ -17,6 +17,9 @@
 namespace salus::cli {
 namespace {
 
+/// salusd's exit status if what it was given makes no sense.
+constexpr int kOptionsRefused = 2;
+
 void sleep_ms(long ms) {
     const timespec time{ms / 1000, ms % 1000 * 1'000'000};
     ::nanosleep(&time, nullptr);
@@ -50,13 +53,13 @@ std::string own_directory() {
     return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-Result<bool> start_service(const std::string& socket, const std::vector<std::string>& options) {
+std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
     const std::string state = wire::default_state_directory();
     std::error_code error;
     std::filesystem::create_directories(state, error);
     const std::string log = state + "/salusd.log";
     const wire::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    if (!output) return Error{log + ": " + std::strerror(errno)};
+    if (!output) return StartFailure{log + ": " + std::strerror(errno)};
 
     std::vector<std::string> words = {own_directory() + "/salusd", "--socket", socket, "--state", state};
     words.insert(words.end(), options.begin(), options.end());
@@ -64,7 +67,7 @@ Result<bool> start_service(const std::string& socket, const std::vector<std::str
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     const pid_t child = ::fork();
-    if (child < 0) return Error{std::string("fork: ") + std::strerror(errno)};
+    if (child < 0) return StartFailure{std::string("fork: ") + std::strerror(errno)};
     if (child == 0) {
         ::setsid();  // it outlives the terminal
         const int nothing = ::open("/dev/null", O_RDONLY);
@@ -76,25 +79,25 @@ Result<bool> start_service(const std::string& socket, const std::vector<std::str
         ::_exit(127);
     }
     for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
-        if (wire::connect_to(socket)) return true;
+        if (wire::connect_to(socket)) return std::nullopt;
         int status = 0;
         if (::waitpid(child, &status, WNOHANG) == child) {
             // Two may have been started at once: the other one has the lock.
-            if (wire::connect_to(socket)) return true;
-            if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return Error{"cannot start " + words[0]};
+            if (wire::connect_to(socket)) return std::nullopt;
+            if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return StartFailure{"cannot start " + words[0]};
             std::ifstream said(log);
-            return Error{"the service did not start: " + last_line_of(said)};
+            const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kOptionsRefused;
+            return StartFailure{"the service did not start: " + last_line_of(said), refused};
         }
         sleep_ms(10);
     }
-    return Error{"the service does not come up; see " + log};
+    return StartFailure{"the service does not come up; see " + log};
 }
 
 Result<wire::Descriptor> connect_or_start(const std::string& socket) {
     Result<wire::Descriptor> connection = wire::connect_to(socket);
     if (connection) return connection;
-    const Result<bool> started = start_service(socket, {});
-    if (!started) return Error{started.error()};
+    if (const auto failure = start_service(socket, {})) return Error{failure->why};
     return wire::connect_to(socket);
 }
 

@@ -1,6 +1,7 @@
 // How the command line reaches the service, and starts one.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,12 @@ Result<std::string> ask_service(const std::string& socket, const std::string& co
 /// The directory of this program: the others are beside it.
 std::string own_directory();
 
-/// Of jobs in the background: NUMBER-NAME.log.
-inline std::string log_directory() { return wire::default_state_directory() + "/logs"; }
-
-/// Starts a service in the background and waits until it listens. `options` are salusd's own.
-Result<bool> start_service(const std::string& socket, const std::vector<std::string>& options);
+struct StartFailure {
+    std::string why;
+    bool options_refused = false;  ///< it is what was typed
+};
+/// Starts a service in the background and waits until it listens; nothing is wrong then. `options` are salusd's own.
+std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options);
 
 /// A connection, to a service that is started if none runs.
 Result<wire::Descriptor> connect_or_start(const std::string& socket);

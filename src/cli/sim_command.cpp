@@ -118,6 +118,9 @@ int run(const Arguments& a) {
     if (!a.timeline.empty() && !one_seed) throw UsageError{"--timeline draws one run: give one seed"};
     if (!a.record.empty() && (!one_seed || policies.size() != 1))
         throw UsageError{"--record keeps one run: give one seed and one policy"};
+    for (const std::string& file : {a.timeline, a.record}) {
+        if (!file.empty()) check_writable(file);
+    }
 
     std::string job_file;
     if (!a.jobs_file.empty()) {
@@ -129,6 +132,7 @@ int run(const Arguments& a) {
     std::vector<std::string> not_done;
     std::vector<sim::Panel> panels;
     std::vector<sim::Job> jobs;
+    std::string recorded;
     {
         ProgressBar bar;
         const double runs = static_cast<double>(policies.size()) * static_cast<double>(seeds.last - seeds.first + 1);
@@ -157,13 +161,11 @@ int run(const Arguments& a) {
                                     lost, jobs.size(), policy->info.name, seed));
                 }
                 if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
-                if (!a.record.empty()) write_or_complain(a.record, recorder.text());
+                if (!a.record.empty()) recorded = recorder.text();
             }
             rows.push_back(sim::mean_of(figures));
         }
     }
-    if (!a.timeline.empty())
-        write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
     if (a.json) {
         nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
         for (const sim::Figures& row : rows) out["policies"].push_back(figures_json(row));
@@ -172,6 +174,9 @@ int run(const Arguments& a) {
         fmt::print("{}", sim::format_table(rows));
     }
     for (const std::string& line : not_done) fmt::print(stderr, "salus: {}\n", line);
+    if (!a.record.empty()) write_or_complain(a.record, recorded);
+    if (!a.timeline.empty())
+        write_or_complain(a.timeline, svg ? sim::timeline_svg(panels, jobs) : sim::timeline_chrome_json(panels, jobs));
     return not_done.empty() ? 0 : 1;
 }
 

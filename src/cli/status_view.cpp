@@ -298,9 +298,11 @@ std::string format_status(const json& status) {
                                      count_in(service, "pid"), uptime_s ? format_seconds(*uptime_s) : kMissing));
     lines.add("socket", or_missing(text_in(service, "socket")));
     const auto min_turn_ms = number_in(service, "min_turn_ms");
-    lines.add("policy", fmt::format("{}, turns of {} ms or more, paging {}", or_missing(text_in(service, "policy")),
-                                    min_turn_ms ? fmt::format("{:g}", *min_turn_ms) : kMissing,
-                                    flag_in(service, "paging") ? "on" : "off"));
+    const char* paging = text_in(service, "device") == "cuda" ? "no paging on a GPU"
+                         : flag_in(service, "paging")         ? "paging on"
+                                                              : "paging off";
+    lines.add("policy", fmt::format("{}, turns of {} ms or more, {}", or_missing(text_in(service, "policy")),
+                                    min_turn_ms ? fmt::format("{:g}", *min_turn_ms) : kMissing, paging));
     lines.add("device", or_missing(text_in(service, "device")));
     const json& statistics = part_of(service, "statistics");
     lines.add("memory", fmt::format("{} of {} reserved, {} at the most so far", size_in(service, "reserved"),

@@ -207,6 +207,13 @@ TEST(FormatStatus, SaysHowTheServiceIs) {
               "trace     /var/lib/salus/trace, 3.0 MiB, being recorded\n");
 }
 
+TEST(FormatStatus, AGpuHasNoPaging) {
+    json status = status_of({});
+    status["service"]["device"] = "cuda";
+    const std::string text = format_status(status);
+    EXPECT_NE(text.find("policy    fair, turns of 5 ms or more, no paging on a GPU\n"), std::string::npos) << text;
+}
+
 TEST(FormatStatus, SaysWhatIsUnusual) {
     json status = status_of({});
     status["service"]["held_by_orphans"] = 1 << 30;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +12,8 @@
 #include "service/log.h"
 #include "service/process.h"
 #include "service/server.h"
+#include "wire/assignments.h"
+#include "wire/pass_on.h"
 
 namespace salus::service {
 namespace {
@@ -40,8 +41,9 @@ std::optional<double> left_s(const Client& client, const Session& session, Insta
     const std::uint64_t iterations = session.page->iterations;
     const std::uint64_t done = iterations - std::min(session.iterations_before, iterations);
     if (total == 0) return std::nullopt;
-    // Who has outrun its earlier run may end at any time, or go on for long.
-    if (done >= total) return session.length_is_past ? std::nullopt : std::optional(0.0);
+    // Who has outrun its earlier run, or what it stated, may end at any time, or go on for long.
+    if (done > total) return std::nullopt;
+    if (done == total) return session.length_is_past ? std::nullopt : std::optional(0.0);
     const auto left = static_cast<double>(total - done);
     const Duration iteration =
         session.past.iteration_time.ns > 0 ? session.past.iteration_time : client.facts.iteration_time;
@@ -201,40 +203,52 @@ std::vector<Session*> Server::sessions_of(std::uint32_t job) {
     return found;
 }
 
-Server::Reply Server::set(std::uint32_t job, const std::vector<std::string_view>& assignments) {
-    if (assignments.empty()) return {false, "set what? priority=N, weight=X or iterations=N"};
-    for (Session* session : sessions_of(job)) {
+/// Of what can only be done to a job that has.
+Server::Reply Server::not_attached(const Job& job) {
+    return {false, "job " + std::to_string(job.id) + " (" + job.name + ") has not attached yet"};
+}
+
+Server::Reply Server::set(std::uint32_t job, const std::vector<std::string_view>& words) {
+    const Result<wire::Assignments> wanted = wire::parse_assignments(words);
+    if (!wanted) return {false, wanted.error()};
+    const std::vector<Session*> sessions = sessions_of(job);
+    if (sessions.empty()) return not_attached(jobs_.at(job));
+    for (Session* session : sessions) {
         const Client* client = shell_->engine().find(session->id);
         if (!client) continue;
-        int priority = client->facts.priority;
-        double weight = client->facts.weight;
-        std::uint64_t iterations = client->facts.iterations_total;
-        for (const std::string_view assignment : assignments) {
-            const std::size_t equals = assignment.find('=');
-            const std::string_view key = assignment.substr(0, equals);
-            const auto value = equals == std::string_view::npos ? std::nullopt : parse_number(assignment.substr(equals + 1));
-            if (!value) return {false, "'" + std::string(assignment) + "' is not NAME=NUMBER"};
-            const bool whole = *value == std::floor(*value);
-            if (key == "priority" && whole && std::fabs(*value) <= 1e6) priority = static_cast<int>(*value);
-            else if (key == "weight" && *value >= 1e-6 && *value <= 1e6) weight = *value;
-            else if (key == "iterations" && whole && *value >= 0 && *value <= 1e15)
-                iterations = static_cast<std::uint64_t>(*value);
-            else return {false, "cannot set '" + std::string(assignment) + "': priority=N, weight=X or iterations=N"};
-        }
-        shell_->adjust(*session, priority, weight, iterations);
+        shell_->adjust(*session, wanted.value().priority.value_or(client->facts.priority),
+                       wanted.value().weight.value_or(client->facts.weight),
+                       wanted.value().iterations.value_or(client->facts.iterations_total));
     }
     return {true, "{}"};
 }
 
+Server::Reply Server::pause(std::uint32_t job, bool paused) {
+    const std::vector<Session*> sessions = sessions_of(job);
+    if (sessions.empty()) return not_attached(jobs_.at(job));
+    for (Session* session : sessions) shell_->pause(*session, paused);
+    return {true, "{}"};
+}
+
+/// The command that `salus run` started, and all that attached: what a script has started need not end with it. The command
+/// is told first, as it must not see what it waits for end and go on with its next line. None is told twice: the second time
+/// often means something else.
 Server::Reply Server::kill(std::uint32_t job, bool at_once) {
     const int signal = at_once ? SIGKILL : SIGTERM;
     const Job& known = jobs_.at(job);
-    for (Session* session : sessions_of(job)) {
-        shell_->pause(*session, false);
-        send_signal(session->pidfd.get(), signal);
+    const std::vector<Session*> sessions = sessions_of(job);
+    ChildProcess command;
+    for (const Session* session : sessions) {
+        if (known.runner_pid != 0 && !command.pidfd) command = child_above(session->pid, known.runner_pid);
     }
-    // A job that has not attached yet is known by its runner only, which passes the signal on.
-    if (sessions_of(job).empty() && known.runner_pid != 0) send_signal(open_pidfd(known.runner_pid).get(), SIGTERM);
+    if (command.pidfd) send_signal(command.pidfd.get(), signal);
+    // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
+    else if (known.runner_pid != 0)
+        send_signal(open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
+    for (Session* session : sessions) {
+        shell_->pause(*session, false);
+        if (session->pid != command.pid) send_signal(session->pidfd.get(), signal);
+    }
     log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
     return {true, "{}"};
 }
@@ -284,8 +298,7 @@ Server::Reply Server::command(const wire::Peer& peer, std::string_view line) {
     const std::uint32_t job = jobs.value().front();
     if (verb == "set") return set(job, {words.begin() + 2, words.end()});
     if (verb == "kill") return kill(job, words.size() > 2 && words[2] == "now");
-    for (Session* session : sessions_of(job)) shell_->pause(*session, verb == "pause");
-    return {true, "{}"};
+    return pause(job, verb == "pause");
 }
 
 }  // namespace salus::service

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
         options = parser.finish();
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        std::fprintf(stderr, "salusd: %s\n", error.what());
+        std::fprintf(stderr, "salusd: %s\n", parser.explain(error).c_str());
         return 2;
     }
     salus::service::set_log_level(options.log_level);

@@ -1,6 +1,13 @@
 #include "service/options.h"
 
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <memory>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -11,11 +18,20 @@
 namespace salus::service {
 namespace {
 
+/// Less is a forgotten unit.
+constexpr Bytes kCapacityMin = mebibytes(1);
+
 Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
     if (text.empty()) return otherwise;
     const auto size = parse_bytes(text);
     if (!size) throw CLI::ValidationError(option, "'" + text + "' is not a size, such as 16GiB");
     return *size;
+}
+
+/// As for `salus`, but never the machine's, which has to be asked for.
+std::string socket_by_default() {
+    const char* named = std::getenv("SALUS_SOCKET");
+    return named && *named ? named : wire::user_socket();
 }
 
 std::optional<MpsMode> mps_mode_from(const std::string& name) {
@@ -27,9 +43,53 @@ std::optional<MpsMode> mps_mode_from(const std::string& name) {
 
 }  // namespace
 
+/// CLI11's, which keeps in mind what it has read: so that what is wrong with it is told with the file's name.
+class OptionsParser::FileReader : public CLI::ConfigTOML {
+public:
+    explicit FileReader(const CLI::App& program) : program_(program) {}
+
+    std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
+        path_ = program_.get_config_ptr()->as<std::string>();
+        std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(text);
+        for (const CLI::ConfigItem& item : read) {
+            const CLI::Option* option = program_.get_option_no_throw("--" + item.name);
+            const bool is_section = item.name == "++" || item.name == "--";
+            if (!item.parents.empty() || (!option && !is_section))
+                throw CLI::ConfigError(path_ + ": there is no option '" +
+                                       (is_section ? item.parents.at(0) : item.fullname()) + "'");
+            if (option && option->empty()) effective_.insert("--" + item.name);
+        }
+        return read;
+    }
+
+    /// Empty: what the error is about was given on the command line, or not at all.
+    std::string path_behind(const std::string& error) const {
+        const bool any = std::any_of(effective_.begin(), effective_.end(), [&](const std::string& name) {
+            const std::size_t at = error.find(name);
+            if (at == std::string::npos) return false;
+            const std::size_t end = at + name.size();
+            return end == error.size() || (error[end] != '-' && std::isalnum(static_cast<unsigned char>(error[end])) == 0);
+        });
+        return any ? path_ : "";
+    }
+
+private:
+    const CLI::App& program_;
+    mutable std::string path_;
+    mutable std::set<std::string> effective_;  ///< what the command line does not give anew
+};
+
+std::string OptionsParser::explain(const CLI::ParseError& error) const {
+    const std::string path = file_->path_behind(error.what());
+    return path.empty() ? error.what() : path + ": " + error.what();
+}
+
 std::string default_configuration_file() { return wire::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
 
 OptionsParser::OptionsParser(CLI::App& program) {
+    auto reader = std::make_shared<FileReader>(program);
+    file_ = reader;
+    program.config_formatter(std::move(reader));
     program.set_config("--config", default_configuration_file(),
                        "a TOML file with any of these options, without the dashes");
     program.allow_config_extras(CLI::config_extras_mode::error);
@@ -46,7 +106,7 @@ OptionsParser::OptionsParser(CLI::App& program) {
                        "how long a turn lasts at least, priority aside (default: by what a switch costs)");
     program.add_option("--rehome-after-s", rehome_after_s_, "when a stopped job has held its lane so long, others move")
         ->capture_default_str();
-    program.add_option("--socket", plain_.socket, "where to listen (default: " + wire::user_socket() + ")");
+    program.add_option("--socket", plain_.socket, "where to listen (default: " + socket_by_default() + ")");
     program.add_option("--state", plain_.state,
                        "directory for trace, logs and history (default: " + wire::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
@@ -60,6 +120,8 @@ Options OptionsParser::finish() const {
     if (options.device != "auto" && options.device != "cuda" && options.device != "host")
         throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{});
+    if (!capacity_.empty() && options.capacity < kCapacityMin)
+        throw CLI::ValidationError("--capacity", "is at least 1MiB, not '" + capacity_ + "'");
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
     if (paging_ != "on" && paging_ != "off") throw CLI::ValidationError("--paging", "is on or off, not '" + paging_ + "'");
     options.paging = paging_ == "on";
@@ -77,7 +139,7 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
     if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
-    if (options.socket.empty()) options.socket = wire::user_socket();
+    if (options.socket.empty()) options.socket = socket_by_default();
     if (options.state.empty()) options.state = wire::default_state_directory();
     return options;
 }

@@ -1,6 +1,7 @@
 // How the service is set up: the same names on the command line and in the TOML file.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class ParseError;
+}  // namespace CLI
 
 namespace salus::service {
 
@@ -39,8 +41,12 @@ public:
     explicit OptionsParser(CLI::App& program);
     /// Throws CLI::ValidationError with one line if something given makes no sense.
     Options finish() const;
+    /// What is wrong, in one line that names the file if it stands there.
+    std::string explain(const CLI::ParseError& error) const;
 
 private:
+    class FileReader;
+    std::shared_ptr<const FileReader> file_;  ///< CLI11 has it, too
     Options plain_;
     std::string capacity_;
     std::string trace_limit_;

@@ -45,12 +45,14 @@ protected:
         char name[] = "/tmp/salus-options-test-XXXXXX";
         EXPECT_NE(::mkdtemp(name), nullptr);
         directory_ = name;
-        for (const char* variable : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME", "SALUS_STATE"}) {
+        for (const char* variable :
+             {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME", "SALUS_STATE", "SALUS_SOCKET"}) {
             const char* value = std::getenv(variable);
             saved_.emplace_back(variable, value ? std::optional<std::string>(value) : std::nullopt);
             ::setenv(variable, (directory_ + "/" + variable).c_str(), 1);
         }
         ::unsetenv("SALUS_STATE");
+        ::unsetenv("SALUS_SOCKET");
     }
     ~ServiceOptionsTest() override {
         for (const auto& [variable, value] : saved_) {
@@ -68,13 +70,13 @@ protected:
             program.parse(arguments);
             return {parser.finish(), ""};
         } catch (const CLI::ParseError& error) {
-            return {{}, error.what()};
+            return {{}, parser.explain(error)};
         }
     }
+    std::string file() const { return directory_ + "/file.toml"; }
     Outcome parse_file(const std::string& text, std::vector<std::string> arguments = {}) const {
-        const std::string path = directory_ + "/file.toml";
-        std::ofstream(path) << text;
-        arguments.insert(arguments.begin(), {"--config", path});
+        std::ofstream(file()) << text;
+        arguments.insert(arguments.begin(), {"--config", file()});
         return parse(std::move(arguments));
     }
 
@@ -195,7 +197,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         std::vector<std::string> values;
     } rows[] = {
         {"policy", {"fairest", "", "fair srtf"}},
-        {"capacity", {"much", "-1GiB", "0", "1e300", "nan", "16 apples"}},
+        {"capacity", {"much", "-1GiB", "0", "12", "1023KiB", "1e300", "nan", "16 apples"}},
         {"lanes", {"-1", "two", "1.5", "99999999999999999999"}},
         {"paging", {"maybe", "yes", "true", "ON"}},
         {"device", {"gpu", "Host", ""}},
@@ -214,6 +216,8 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
             std::string in_file = parse_file(row.name + " = \"" + value + "\"\n").error;
             EXPECT_TRUE(one_line(in_file)) << row.name << " = " << value << ": " << in_file;
             EXPECT_NE(in_file.find(row.name), std::string::npos) << in_file;
+            EXPECT_TRUE(in_file.starts_with(file() + ": ")) << in_file;
+            EXPECT_EQ(on_command_line.find(file()), std::string::npos) << on_command_line;
         }
     }
 }
@@ -226,6 +230,23 @@ TEST_F(ServiceOptionsTest, NamesThatThereAreNotGiveOneLine) {
         EXPECT_TRUE(one_line(parse_file(text).error)) << text << parse_file(text).text();
     }
     EXPECT_TRUE(one_line(parse({"--config", directory_ + "/none.toml"}).error));
+    EXPECT_EQ(parse_file("polcy = \"fair\"\n").error, file() + ": there is no option 'polcy'");
+    EXPECT_EQ(parse_file("[service]\npolicy = \"rr\"\n").error, file() + ": there is no option 'service'");
+}
+
+TEST_F(ServiceOptionsTest, TheFileIsNamedForWhatStandsInItOnly) {
+    const std::string error = parse_file("lanes = 2\npolicy = \"rr\"\n", {"--policy", "nope"}).error;
+    EXPECT_EQ(error, "--policy: there is no policy 'nope'");
+    EXPECT_EQ(parse_file("policy = \"nope\"\n").error, file() + ": --policy: there is no policy 'nope'");
+    EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: is at least 1MiB, not '12'");
+}
+
+TEST_F(ServiceOptionsTest, TheSocketFollowsTheEnvironmentUnlessItIsGiven) {
+    ::setenv("SALUS_SOCKET", "/somewhere/socket", 1);
+    EXPECT_EQ(parse({}).options.socket, "/somewhere/socket");
+    EXPECT_EQ(parse({"--socket", "/else/socket"}).options.socket, "/else/socket");
+    ::setenv("SALUS_SOCKET", "", 1);
+    EXPECT_EQ(parse({}).options.socket, wire::user_socket());
 }
 
 }  // namespace

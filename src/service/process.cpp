@@ -1,11 +1,13 @@
 #include "service/process.h"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace salus::service {
 namespace {
@@ -48,6 +50,31 @@ bool has_ended(int pid) {
     return !fields || !(*fields >> state) || state == "Z" || state == "X";
 }
 
-bool send_signal(int pidfd, int signal) { return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0; }
+int parent_of(int pid) {
+    auto fields = stat_of(pid);
+    std::string state;
+    int parent = 0;
+    return fields && (*fields >> state >> parent) ? parent : 0;
+}
+
+ChildProcess child_above(int pid, int parent) {
+    for (int above = parent_of(pid); above > 0; pid = above, above = parent_of(pid)) {
+        if (above != parent) continue;
+        ChildProcess child{pid, open_pidfd(pid)};
+        // It may have ended meanwhile, and its number be another's.
+        return parent_of(pid) == parent ? std::move(child) : ChildProcess{};
+    }
+    return {};
+}
+
+bool send_signal(int pidfd, int signal, int value) {
+    siginfo_t info{};
+    info.si_signo = signal;
+    info.si_code = SI_QUEUE;
+    info.si_pid = ::getpid();
+    info.si_uid = ::getuid();
+    info.si_value.sival_int = value;
+    return ::syscall(SYS_pidfd_send_signal, pidfd, signal, value != 0 ? &info : nullptr, 0) == 0;
+}
 
 }  // namespace salus::service

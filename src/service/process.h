@@ -19,7 +19,17 @@ bool is_stopped(int pid);
 /// Whether nothing is left of it but, perhaps, its status for its parent to read.
 bool has_ended(int pid);
 
-/// By the descriptor, so that it never hits another process.
-bool send_signal(int pidfd, int signal);
+/// 0: there is no such process.
+int parent_of(int pid);
+
+struct ChildProcess {
+    int pid = 0;
+    wire::Descriptor pidfd;
+};
+/// The child of `parent` that `pid` is or comes from; none if it does not come from it.
+ChildProcess child_above(int pid, int parent);
+
+/// By the descriptor, so that it never hits another process. A value other than 0 comes along, as with sigqueue().
+bool send_signal(int pidfd, int signal, int value = 0);
 
 }  // namespace salus::service

@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "device/cuda/cuda_lane_memory.h"
 #include "device/host/host_lane_memory.h"
@@ -53,14 +54,50 @@ Result<bool> make_private_directory(const std::string& path) {
 }
 
 /// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
-/// will when its device has started.
-bool take_lock(int lock, const std::string& socket) {
+/// will when its device has started. `socket` says where, if that is known.
+bool take_lock(int lock, const std::function<std::string()>& socket) {
     for (int tries = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++tries) {
-        if (tries == kLockTries || wire::connect_to(socket)) return false;
+        if (errno != EWOULDBLOCK) return true;  // a file system without locks
+        const std::string listens_at = socket();
+        if (tries == kLockTries || (!listens_at.empty() && wire::connect_to(listens_at))) return false;
         const timespec pause{0, 10'000'000};
         ::nanosleep(&pause, nullptr);
     }
     return true;
+}
+
+Result<wire::Descriptor> open_lock(const std::string& path) {
+    wire::Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!lock) return Error{path + ": " + std::strerror(errno)};
+    return lock;
+}
+
+Result<wire::Descriptor> lock_socket(const std::string& socket) {
+    Result<wire::Descriptor> lock = open_lock(socket + ".lock");
+    if (lock && !take_lock(lock.value().get(), [&] { return socket; })) return Error{"another service runs at " + socket};
+    return lock;
+}
+
+/// Trace, roster and history have one writer. The lock holds the path of its socket.
+Result<wire::Descriptor> lock_state(const Options& options) {
+    Result<wire::Descriptor> lock = open_lock(options.state + "/lock");
+    if (!lock) return lock;
+    const int file = lock.value().get();
+    const auto socket_of_holder = [file] {
+        std::array<char, sizeof(sockaddr_un::sun_path)> path{};
+        const ssize_t size = ::pread(file, path.data(), path.size(), 0);
+        return std::string(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    };
+    if (!take_lock(file, socket_of_holder)) {
+        return Error{options.state + " is in use by another service, at " + socket_of_holder() +
+                     "; --state or SALUS_STATE names another directory"};
+    }
+    std::error_code error;
+    const std::string socket = std::filesystem::absolute(options.socket, error).string();
+    const auto size = static_cast<ssize_t>(socket.size());
+    if (::ftruncate(file, 0) != 0 || ::pwrite(file, socket.data(), socket.size(), 0) != size)
+        return Error{options.state + "/lock: " + std::strerror(errno)};
+    return lock;
 }
 
 /// The GPU, if there is one whose memory can be shared, else the host; or what was asked for.
@@ -94,13 +131,15 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     if (!made) return Error{made.error()};
     const Result<bool> made_state = make_private_directory(options.state);
     if (!made_state) return Error{made_state.error()};
-    const std::string lock_path = options.socket + ".lock";
-    wire::Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return Error{lock_path + ": " + std::strerror(errno)};
-    if (!take_lock(lock.get(), options.socket)) return Error{"another service runs at " + options.socket};
+    Result<wire::Descriptor> lock = lock_socket(options.socket);
+    if (!lock) return Error{lock.error()};
+    Result<wire::Descriptor> state_lock = lock_state(options);
+    if (!state_lock) return Error{state_lock.error()};
     Result<std::unique_ptr<device::LaneMemory>> memory = open_device(options.device);
     if (!memory) return Error{memory.error()};
-    std::unique_ptr<Server> server(new Server(options, std::move(lock), std::move(memory).value()));
+    std::unique_ptr<Server> server(new Server(options, std::move(memory).value()));
+    server->lock_ = std::move(lock).value();
+    server->state_lock_ = std::move(state_lock).value();
     server->made_directory_ = made.value();
     server->start_mps();
     const Result<bool> listening = server->listen();
@@ -108,9 +147,8 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     return server;
 }
 
-Server::Server(const Options& options, wire::Descriptor lock, std::unique_ptr<device::LaneMemory> memory)
+Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     : options_(options),
-      lock_(std::move(lock)),
       history_(options.state),
       shell_(std::make_unique<Shell>(options, std::move(memory))),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -133,7 +171,11 @@ Result<bool> Server::listen() {
     if (options_.socket.size() >= sizeof address.sun_path)
         return Error{"the path of the socket is too long: " + options_.socket};
     std::memcpy(address.sun_path, options_.socket.data(), options_.socket.size());
-    ::unlink(options_.socket.c_str());  // left by one that was killed: we have the lock
+    struct stat there {};
+    if (::lstat(options_.socket.c_str(), &there) == 0) {
+        if (!S_ISSOCK(there.st_mode)) return Error{options_.socket + " is there, and is no socket"};
+        ::unlink(options_.socket.c_str());  // left by one that was killed: we have the lock
+    }
     wire::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         return Error{options_.socket + ": " + std::strerror(errno)};

@@ -38,7 +38,7 @@ struct Job {
 
 class Server {
 public:
-    /// Takes the lock, reads the roster, listens. An error if another service has the lock or the socket cannot be made.
+    /// Takes the locks, reads the roster, listens. An error if another service has one of them or the socket cannot be made.
     static Result<std::unique_ptr<Server>> open(const Options& options);
     ~Server();
 
@@ -66,7 +66,7 @@ private:
         std::uint32_t job = 0;        ///< of a runner
     };
 
-    Server(const Options& options, wire::Descriptor lock, std::unique_ptr<device::LaneMemory> memory);
+    Server(const Options& options, std::unique_ptr<device::LaneMemory> memory);
     void start_mps();
     void mps_is_gone();
     bool may_join_mps() const;
@@ -99,11 +99,14 @@ private:
     nlohmann::json describe(const Session& session, Instant at) const;
     Result<std::vector<std::uint32_t>> jobs_named(const wire::Peer& peer, std::string_view which) const;
     std::vector<Session*> sessions_of(std::uint32_t job);
-    Reply set(std::uint32_t job, const std::vector<std::string_view>& assignments);
+    static Reply not_attached(const Job& job);
+    Reply set(std::uint32_t job, const std::vector<std::string_view>& words);
+    Reply pause(std::uint32_t job, bool paused);
     Reply kill(std::uint32_t job, bool at_once);
 
     Options options_;
-    wire::Descriptor lock_;
+    wire::Descriptor lock_;        ///< of the socket
+    wire::Descriptor state_lock_;  ///< of the directory
     RunHistory history_;
     std::unique_ptr<Shell> shell_;
     wire::Descriptor epoll_;

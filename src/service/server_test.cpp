@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -21,6 +23,7 @@
 #include "core/trace.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
+#include "wire/pass_on.h"
 
 namespace salus::service {
 namespace {
@@ -98,6 +101,27 @@ TEST_F(ServerTest, AClientIsWelcomedAndLeaves) {
     EXPECT_TRUE(server_->shell().sessions().empty());
     EXPECT_EQ(client->hear().kind, wire::Received::Kind::kClosed);
     EXPECT_TRUE(attach());
+}
+
+TEST_F(ServerTest, AStateDirectoryHasOneService) {
+    Options other = options_;
+    other.socket = directory_ + "/other/socket";
+    const auto refused = Server::open(other);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error(), options_.state + " is in use by another service, at " + options_.socket +
+                                   "; --state or SALUS_STATE names another directory");
+    server_.reset();
+    const auto taken = Server::open(other);
+    EXPECT_TRUE(taken) << taken.error();
+}
+
+TEST_F(ServerTest, OnlyASocketIsReplaced) {
+    server_.reset();
+    std::ofstream(options_.socket) << "of the user";
+    const auto refused = Server::open(options_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error(), options_.socket + " is there, and is no socket");
+    EXPECT_EQ(fs::file_size(options_.socket), 11u);
 }
 
 TEST_F(ServerTest, AProcessAttachesOnce) {
@@ -223,6 +247,10 @@ TEST_F(RunHistoryTest, WhatIsStatedCounts) {
     EXPECT_EQ(row()["iterations_total"], 70);
     EXPECT_EQ(row()["estimate"], "stated");
     EXPECT_DOUBLE_EQ(row()["left_s"], 0.07);
+    client->page().iterations = 70;
+    EXPECT_EQ(row()["left_s"], 0.0);
+    client->page().iterations = 71;
+    EXPECT_FALSE(row().contains("left_s")) << "it has outrun what it stated";
 }
 
 TEST_F(RunHistoryTest, AfterARestartTheClientMayComeFirst) {
@@ -373,6 +401,63 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 1.0);
     EXPECT_EQ(answer(set + " weight=0.01"), "{}");
     EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 0.01);
+}
+
+/// SIGTERM waits until it is asked for; the runner of a job in these tests is this process.
+class KillTest : public RunHistoryTest {
+protected:
+    KillTest() {
+        ::sigemptyset(&only_);
+        ::sigaddset(&only_, SIGTERM);
+        ::sigprocmask(SIG_BLOCK, &only_, &before_);
+    }
+    ~KillTest() override { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+    /// Nothing: it was not sent.
+    std::optional<siginfo_t> told() {
+        const timespec at_once{};
+        siginfo_t info{};
+        return ::sigtimedwait(&only_, &info, &at_once) == SIGTERM ? std::optional(info) : std::nullopt;
+    }
+    /// 0: none has.
+    int ended_by() {
+        int status = 0;
+        for (int i = 0; i < 500 && ::waitpid(child_.pid(), &status, WNOHANG) == 0; ++i) ::usleep(10'000);
+        return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    }
+    std::unique_ptr<RawClient> attach_from(IdleProcess& process) {
+        wire::Attach with_job;
+        with_job.job = job_;
+        return attach(process.connect(), with_job);
+    }
+    std::string kill_command() const { return "kill " + std::to_string(job_); }
+
+    IdleProcess child_;
+    sigset_t only_{};
+    sigset_t before_{};
+};
+
+TEST_F(KillTest, OfACommandThatHasNotAttachedTheRunnerIsTold) {
+    const auto runner = announce(0, 1, 2);
+    EXPECT_EQ(answer(kill_command()), "{}");
+    const auto gently = told();
+    ASSERT_TRUE(gently);
+    EXPECT_NE(gently->si_code, SI_QUEUE);
+    EXPECT_EQ(answer(kill_command() + " now"), "{}");
+    const auto at_once = told();
+    ASSERT_TRUE(at_once);
+    EXPECT_EQ(at_once->si_code, SI_QUEUE);
+    EXPECT_EQ(at_once->si_value.sival_int, wire::kPassOnAsKill);
+}
+
+TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
+    const auto runner = announce(0, 1, 2);
+    const auto client = attach_from(child_);
+    ASSERT_TRUE(client);
+    EXPECT_EQ(answer(kill_command()), "{}");
+    EXPECT_FALSE(told()) << "which would pass it on, a second time";
+    EXPECT_EQ(answer(kill_command() + " now"), "{}");
+    EXPECT_FALSE(told());
+    EXPECT_EQ(ended_by(), SIGKILL);
 }
 
 // A process that left and ended, and one that attached meanwhile and was given its number, all in one round of the loop.

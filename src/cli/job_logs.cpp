@@ -1,0 +1,91 @@
+#include "cli/job_logs.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace salus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".log";
+/// Nobody keeps so many of one name; it ends a search that makes no sense.
+constexpr int kSameNameMax = 100'000;
+
+std::string as_in_file_names(std::string name) {
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+}
+
+struct LogName {
+    std::string_view job;
+    std::string_view name;
+    std::int64_t count = 1;  ///< 2: the second of this number and name
+};
+
+std::optional<LogName> parse_log_name(std::string_view file) {
+    LogName log;
+    if (!file.ends_with(kEnding)) {
+        const std::size_t dot = file.rfind('.');
+        const auto count = dot == std::string_view::npos ? std::nullopt : parse_integer(file.substr(dot + 1));
+        if (!count) return std::nullopt;
+        log.count = *count;
+        file = file.substr(0, dot);
+    }
+    const std::size_t dash = file.find('-');
+    if (!file.ends_with(kEnding) || dash == std::string_view::npos) return std::nullopt;
+    log.job = file.substr(0, dash);
+    log.name = file.substr(dash + 1, file.size() - dash - 1 - kEnding.size());
+    return log;
+}
+
+}  // namespace
+
+std::string log_directory() { return wire::default_state_directory() + "/logs"; }
+
+Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name) {
+    std::error_code error;
+    fs::create_directories(directory, error);
+    const std::string first = fmt::format("{}/{}-{}{}", directory, job, as_in_file_names(name), kEnding);
+    std::string path = first;
+    for (int count = 2; count < kSameNameMax; ++count) {
+        wire::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        if (file) return NewLog{path, std::move(file)};
+        if (errno != EEXIST) break;
+        path = fmt::format("{}.{}", first, count);
+    }
+    return Error{path + ": " + std::strerror(errno)};
+}
+
+Result<std::string> find_log(const std::string& directory, const std::string& which) {
+    struct Found {
+        fs::file_time_type written;
+        std::int64_t count;
+        std::string path;
+        auto operator<=>(const Found&) const = default;
+    };
+    const std::string wanted = as_in_file_names(which);
+    std::optional<Found> latest;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+        const std::string file = entry.path().filename().string();
+        const auto log = parse_log_name(file);
+        if (!log || (log->job != wanted && log->name != wanted)) continue;
+        const Found found{entry.last_write_time(error), log->count, entry.path().string()};
+        if (!error && (!latest || *latest < found)) latest = found;
+    }
+    if (!latest) return Error{fmt::format("no log of a job '{}'; those started with --detach have one", which)};
+    return latest->path;
+}
+
+}  // namespace salus::cli

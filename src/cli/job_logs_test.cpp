@@ -1,0 +1,85 @@
+#include "cli/job_logs.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace salus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class JobLogs : public ::testing::Test {
+protected:
+    JobLogs() {
+        char name[] = "/tmp/salus-logs-test-XXXXXX";
+        EXPECT_NE(::mkdtemp(name), nullptr);
+        directory_ = name;
+    }
+    ~JobLogs() override { fs::remove_all(directory_); }
+
+    /// The file's name; it was last written so many seconds ago.
+    std::string make(std::uint32_t job, const std::string& name, int ago_s = 0) {
+        const Result<NewLog> log = make_log(directory_, job, name);
+        if (!log) return log.error();
+        fs::last_write_time(log.value().path, fs::file_time_type::clock::now() - std::chrono::seconds(ago_s));
+        return fs::path(log.value().path).filename().string();
+    }
+    std::string find(const std::string& which) {
+        const Result<std::string> path = find_log(directory_, which);
+        return path ? fs::path(path.value()).filename().string() : path.error();
+    }
+
+    std::string directory_;
+};
+
+TEST_F(JobLogs, WhatAnEarlierJobOfTheNumberAndNameWroteStays) {
+    EXPECT_EQ(make(1, "train"), "1-train.log");
+    std::ofstream(directory_ + "/1-train.log") << "of the night";
+    EXPECT_EQ(make(1, "train"), "1-train.log.2");
+    EXPECT_EQ(make(1, "train"), "1-train.log.3");
+    EXPECT_EQ(fs::file_size(directory_ + "/1-train.log"), 12u);
+}
+
+TEST_F(JobLogs, TheLatestOfANumberOrNameIsFound) {
+    make(1, "train", 300);
+    make(1, "train", 200);
+    make(2, "train", 100);
+    make(2, "other", 50);
+    EXPECT_EQ(find("1"), "1-train.log.2");
+    EXPECT_EQ(find("train"), "2-train.log");
+    EXPECT_EQ(find("2"), "2-other.log");
+}
+
+TEST_F(JobLogs, OnlyTheWholeNameCounts) {
+    make(1, "my-train");
+    make(11, "train.2");
+    EXPECT_EQ(find("train"), "no log of a job 'train'; those started with --detach have one");
+    EXPECT_EQ(find("my-train"), "1-my-train.log");
+    EXPECT_EQ(find("train.2"), "11-train.2.log");
+    EXPECT_EQ(find("1"), "1-my-train.log");
+    EXPECT_EQ(find("2"), "no log of a job '2'; those started with --detach have one");
+}
+
+TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
+    make(1, "a.log");
+    make(1, "a.log", 10);
+    make(2, "dir/name");
+    EXPECT_EQ(find("a.log"), "1-a.log.log");
+    EXPECT_EQ(find("a"), "no log of a job 'a'; those started with --detach have one");
+    EXPECT_EQ(find("dir/name"), "2-dir_name.log");
+}
+
+TEST_F(JobLogs, WhereNothingCanBeWrittenIsNamed) {
+    const Result<NewLog> log = make_log("/proc/nowhere", 1, "train");
+    ASSERT_FALSE(log);
+    EXPECT_EQ(log.error(), "/proc/nowhere/1-train.log: No such file or directory");
+}
+
+}  // namespace
+}  // namespace salus::cli

@@ -1,0 +1,232 @@
+// `salus run` and the commands that control its jobs, with real processes.
+#include "tests/processes_fixture.h"
+
+namespace salus::test {
+namespace {
+
+class Control : public ::testing::Test {
+protected:
+    Control() : machine_({"--capacity", "1GiB", "--device", "host"}) {}
+    /// `salus run` starts a new service when the last one is gone: that one is not the machine's.
+    ~Control() override { machine_.salus({"stop", "--force"}).wait(); }
+
+    Process run(const std::string& name, const std::vector<std::string>& command) {
+        std::vector<std::string> words = {"run", "--name", name, "--"};
+        words.insert(words.end(), command.begin(), command.end());
+        return machine_.salus(words);
+    }
+    bool is(const std::string& name, const std::string& state) {
+        return eventually([&] { return machine_.state_of(name) == state; });
+    }
+    /// It ends so, and says one line that has this in it.
+    void expect(const std::vector<std::string>& arguments, int status, const std::string& says) {
+        Process command = machine_.salus(arguments);
+        EXPECT_EQ(command.wait(), status) << arguments[0];
+        const std::string output = command.output();
+        EXPECT_NE(output.find(says), std::string::npos) << arguments[0] << " said: " << output;
+        EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), says.empty() ? 0 : 1) << output;
+    }
+    static std::vector<std::string> endless() {
+        return {SALUS_JOB_BINARY, "--persistent", "1MiB",   "--ephemeral", "1MiB", "--work", "10", "--think-ms", "1",
+                "--quiet",        "--iterations", "1000000"};
+    }
+    static std::string endless_line() {
+        std::string line;
+        for (const std::string& word : endless()) line += word + " ";
+        return line;
+    }
+
+    Machine machine_;
+};
+
+TEST_F(Control, AnArgumentWithABlankIsNoOtherJob) {
+    Process job = run("my", endless());
+    ASSERT_TRUE(machine_.goes_on("my"));
+    for (const char* verb : {"kill", "pause", "resume"}) expect({verb, "my job"}, 1, "there is no job 'my job'");
+    expect({"kill", "my now"}, 1, "there is no job 'my now'");
+    expect({"set", "my priority=3", "weight=2"}, 1, "there is no job 'my priority=3'");
+    expect({"kill", ""}, 1, "there is no job ''");
+    EXPECT_TRUE(machine_.goes_on("my"));
+    EXPECT_EQ(machine_.row("my")["priority"], 0);
+    expect({"kill", "my"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+}
+
+TEST_F(Control, ANameFromTheCommandIsOneWordAndNoNumber) {
+    for (const char* script : {"my script", "42"}) {
+        std::ofstream(machine_.path(script)) << "#!/bin/sh\nexec sleep 100\n";
+        ::chmod(machine_.path(script).c_str(), 0755);
+    }
+    Process script = machine_.salus({"run", "--", machine_.path("my script")});
+    Process number = machine_.salus({"run", "--", machine_.path("42")});
+    EXPECT_TRUE(is("my_script", "starting")) << machine_.status();
+    EXPECT_TRUE(is("job-42", "starting")) << machine_.status();
+    expect({"kill", "my_script"}, 0, "");
+    expect({"kill", "job-42"}, 0, "");
+    EXPECT_EQ(script.wait(), 128 + SIGTERM);
+    EXPECT_EQ(number.wait(), 128 + SIGTERM);
+}
+
+TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
+    Process job = run("slow", {"sleep", "100"});
+    ASSERT_TRUE(is("slow", "starting"));
+    for (const char* verb : {"pause", "resume"}) expect({verb, "slow"}, 1, "(slow) has not attached yet");
+    expect({"set", "slow", "weight=2"}, 1, "(slow) has not attached yet");
+    expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
+    expect({"set", "slow", "weight=0"}, 2, "weight: is from 0.000001 to 1000000");
+    EXPECT_TRUE(job.runs());
+    expect({"kill", "slow"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+}
+
+TEST_F(Control, KillNowEndsAJobThatHasNotAttached) {
+    const std::string ready = machine_.path("ready");
+    Process job = run("stubborn", {"sh", "-c", "trap '' TERM; touch " + ready + "; exec sleep 100"});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); }));
+    expect({"kill", "stubborn"}, 0, "");
+    sleep_s(0.1);
+    EXPECT_TRUE(job.runs());
+    expect({"kill", "stubborn", "--now"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGKILL);
+}
+
+TEST_F(Control, AScriptThatIsKilledDoesNotGoOn) {
+    for (const bool now : {false, true}) {
+        const std::string name = now ? "script-now" : "script";
+        const std::string script = endless_line() + "--name " + name + "; touch " + machine_.path("went-on") + "; sleep 100";
+        Process job = run(name, {"sh", "-c", script});
+        ASSERT_TRUE(machine_.goes_on(name));
+        const int attached = machine_.row(name)["pid"];
+        expect(now ? std::vector<std::string>{"kill", name, "--now"} : std::vector<std::string>{"kill", name}, 0, "");
+        EXPECT_EQ(job.wait(), 128 + (now ? SIGKILL : SIGTERM));
+        EXPECT_TRUE(eventually([&] { return ::kill(attached, 0) != 0; })) << "what the script had started runs on";
+        EXPECT_FALSE(std::filesystem::exists(machine_.path("went-on")));
+    }
+}
+
+TEST_F(Control, AJobIsToldOnceToEnd) {
+    const std::string told = machine_.path("told");
+    const std::string ready = machine_.path("ready");
+    std::ofstream(machine_.path("saver.py")) << "import ctypes, os, signal, sys, time\n"
+                                                "def note(*_): open(sys.argv[1], 'a').write('x')\n"
+                                                "signal.signal(signal.SIGTERM, note)\n"
+                                                "library = ctypes.CDLL(os.environ['SALUS_LIBRARY'])\n"
+                                                "client = ctypes.c_void_p()\n"
+                                                "assert library.salus_attach(None, ctypes.byref(client)) == 0\n"
+                                                "open(sys.argv[2], 'w')\n"
+                                                "while True: time.sleep(0.01)\n";
+    Process job = run("saver", {"python3", machine_.path("saver.py"), told, ready});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); })) << job.output();
+    expect({"kill", "saver"}, 0, "");
+    ASSERT_TRUE(eventually([&] { return !text_of(told).empty(); }));
+    sleep_s(0.2);
+    EXPECT_EQ(text_of(told), "x");
+    expect({"kill", "saver", "--now"}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGKILL);
+}
+
+TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
+    expect({"policy", "nope"}, 2, "unknown policy 'nope'");
+    expect({"policy", "rrr"}, 2, "did you mean 'rr'?");
+    expect({"set", "1", "colour=red"}, 2, "cannot set 'colour'");
+    for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name: ");
+    for (const char* count : {"-5", "0", "x"})
+        expect({"run", std::string("--iterations=") + count, "--", "true"}, 2, "--iterations");
+    EXPECT_EQ(machine_.status()["service"]["policy"], "fair");
+}
+
+TEST_F(Control, AServiceThatRefusesItsOptionsIsStatusTwo) {
+    Machine other({}, false);
+    Process start = other.salus({"start", "--", "--policy", "nope"});
+    EXPECT_EQ(start.wait(), 2);
+    EXPECT_NE(start.output().find("there is no policy 'nope'"), std::string::npos) << start.output();
+}
+
+// -------------------------------------------------------------------------------------------------------------- logs
+
+TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
+    const auto detach = [&](const std::string& text) {
+        Process job = machine_.salus({"run", "--detach", "--name", "bar", "--", "printf", text});
+        EXPECT_EQ(job.wait(), 0) << job.output();
+        EXPECT_TRUE(eventually([&] { return machine_.row("bar").empty(); }));
+    };
+    detach("1\\r2\\r3");
+    machine_.service().signal(SIGTERM);
+    EXPECT_EQ(machine_.service().wait(), 0);
+    machine_.start_service();  // which counts from 1 again
+    detach("of the second");
+    EXPECT_EQ(text_of(machine_.state() + "/logs/1-bar.log"), "1\r2\r3");
+    EXPECT_EQ(text_of(machine_.state() + "/logs/1-bar.log.2"), "of the second");
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"logs", "bar"}, {"logs", "-f", "1"}}) {
+        Process logs = machine_.salus(words);
+        EXPECT_EQ(logs.wait(), 0);
+        EXPECT_EQ(logs.output(), "of the second") << "as it is, without an end of the line";
+    }
+    expect({"logs", "ar"}, 1, "no log of a job 'ar'");
+}
+
+// ------------------------------------------------------------------------------------------------------------ bench
+
+class Bench : public Control {
+protected:
+    std::string jobs_file(const std::string& command) {
+        std::ofstream(machine_.path("jobs.csv"))
+            << "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib,command\na,0,3,1,1,1," << command
+            << "\n";
+        return machine_.path("jobs.csv");
+    }
+};
+
+TEST_F(Bench, WithoutATemporaryDirectoryIsOneLine) {
+    machine_.also["TMPDIR"] = "/nonexistent";
+    expect({"bench", jobs_file(""), "--policy", "fair"}, 1, "no directory for the run");
+}
+
+TEST_F(Bench, AFileThatCannotBeWrittenIsToldBeforeAnythingRuns) {
+    const std::string ran = machine_.path("ran");
+    expect({"bench", jobs_file("touch " + ran), "--policy", "fair", "--timeline", "/nonexistent/x.svg"}, 2,
+           "cannot write '/nonexistent/x.svg'");
+    EXPECT_FALSE(std::filesystem::exists(ran));
+}
+
+TEST_F(Bench, ASignalEndsAllThatItStarted) {
+    const std::string temporary = machine_.path("tmp");
+    std::filesystem::create_directory(temporary);
+    machine_.also["TMPDIR"] = temporary;
+    const std::string pid_file = machine_.path("pid");
+    Process bench = machine_.salus({"bench", jobs_file("sleep 100 & echo $! > " + pid_file + "; wait"), "--policy", "fair"});
+    ASSERT_TRUE(eventually([&] { return text_of(pid_file).ends_with("\n"); })) << bench.output();
+    ASSERT_FALSE(std::filesystem::is_empty(temporary));
+    bench.signal(SIGTERM);
+    EXPECT_EQ(bench.wait(), 128 + SIGTERM);
+    EXPECT_TRUE(std::filesystem::is_empty(temporary));
+    const int job = std::stoi(text_of(pid_file));
+    EXPECT_TRUE(eventually([&] { return ::kill(job, 0) != 0; })) << "the job runs on";
+}
+
+// ------------------------------------------------------------------------------------------------------------ doctor
+
+TEST_F(Control, TheDoctorLooksWhereJobsLook) {
+    const auto row = [&](Process& doctor, const std::string& what) {
+        for (const nlohmann::json& finding : nlohmann::json::parse(doctor.output(), nullptr, false)) {
+            if (finding.value("what", "") == what) return finding;
+        }
+        return nlohmann::json::object();
+    };
+    Process here = machine_.salus({"doctor", "--json"});
+    here.wait();
+    EXPECT_EQ(row(here, "Python adaptor")["ok"], true) << here.output();
+    EXPECT_NE(row(here, "paging")["detail"].dump().find(machine_.environment()["SALUS_PAGE_DIR"]), std::string::npos)
+        << here.output();
+
+    machine_.also["SALUS_PAGE_DIR"] = "/nonexistent";
+    std::filesystem::create_directory(machine_.path("bin"));
+    std::filesystem::copy(SALUS_BINARY, machine_.path("bin/salus"));
+    Process astray({machine_.path("bin/salus"), "doctor", "--json"}, machine_.environment(), machine_.path("astray.out"));
+    EXPECT_EQ(astray.wait(), 1);
+    EXPECT_EQ(row(astray, "Python adaptor")["ok"], false) << astray.output();
+    EXPECT_EQ(row(astray, "paging")["ok"], false) << astray.output();
+}
+
+}  // namespace
+}  // namespace salus::test
