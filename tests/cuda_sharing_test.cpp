@@ -440,6 +440,42 @@ TEST(CudaSharing, JobsStartWhenThereIsRoomForTheirContexts) {
     EXPECT_TRUE(one_waited);
 }
 
+TEST(CudaSharing, SoDoThoseInTheBackgroundAndThoseWhoseServiceIsKilled) {
+    for (const bool killed : {false, true}) {
+        SCOPED_TRACE(killed ? "killed" : "in the background");
+        GpuMachine machine({"--lanes", "1"}, {{"SALUS_STANDIN_CONTEXT", std::to_string(600 * kMiB)},
+                                              {"SALUS_STANDIN_MEMORY", std::to_string(2600 * kMiB)}});
+        std::vector<Process> runs;
+        for (int i = 0; i < 4; ++i) {
+            const std::string name = "job" + std::to_string(i);
+            const Words how = killed ? Words{} : Words{"--detach"};
+            runs.push_back(
+                machine.salus(Words{"run", "--name", name} + how +
+                              Words{"--", SALUS_JOB_BINARY, "--report", machine.path(name + ".json"), "--think-ms", "40"} +
+                              job_of("16MiB", "48MiB", "40")));
+        }
+        int most = 0;
+        const auto all_contexts = [&] { return most = std::max(most, machine.processes()); };
+        ASSERT_TRUE(eventually([&] { return all_contexts() == 2 && machine.status()["jobs"].size() == 4; }));
+        if (killed) {
+            machine.service().signal(SIGKILL);
+            machine.service().wait();
+        }
+        for (int i = 0; i < 4; ++i) {
+            const std::string report = machine.path("job" + std::to_string(i) + ".json");
+            ASSERT_TRUE(eventually([&] { return all_contexts() > 2 || std::filesystem::exists(report); }, 60)) << report;
+        }
+        EXPECT_EQ(most, 2);
+        for (Process& run : runs) EXPECT_EQ(run.wait(), 0) << run.output();
+        for (int i = 0; i < 4; ++i) {
+            const std::string name = "job" + std::to_string(i);
+            ASSERT_TRUE(eventually([&] { return machine.report(name).is_object(); })) << name;
+            EXPECT_EQ(machine.report(name)["counters"].value("shared", 0), 1) << name;
+        }
+        machine.salus({"stop"}).wait();  // one that a runner has started
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------- which device
 
 /// What is found under the driver's name is none, whatever else this machine has.

@@ -97,6 +97,7 @@ private:
         message.job = job_;
         message.name = wire::Text<64>(arguments_.name);
         message.log = wire::Text<256>(log_);
+        message.runs = child_ > 0 ? 1 : 0;
         std::error_code error;
         const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
         message.command_key = keys.command;
@@ -115,11 +116,11 @@ private:
 
     /// A process on a GPU takes memory before it asks for any: not before there is some.
     void wait_for_room() {
-        if (!connection_ || place_.device != "cuda") return;
-        for (int tries = 0;; ++tries) {
+        for (int tries = 0; connection_ && place_.device == "cuda"; ++tries) {
             const Result<std::string> answer = ask_service(socket_, fmt::format("may-start {}", job_));
             const nlohmann::json room = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
-            if (!room.is_object() || room.value("may_start", true)) return;
+            if (!answer) announce();  // it is gone: the next one is asked
+            else if (!room.is_object() || room.value("may_start", true)) return;
             if (tries == kTellAfterTries) {
                 std::fprintf(stderr, "salus: %s waits for memory on the GPU\n", arguments_.name.c_str());
             }

@@ -1,7 +1,6 @@
 #include "client/client.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -194,15 +193,14 @@ void Client::exits() {
 
 std::uint64_t Client::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
 
-/// Where somebody will wait for the answer it waits for a service that does not read just now.
+/// What somebody waits for an answer to is sent again until a service that does not read just now does so.
 void Client::send(const wire::Message& message) {
     const bool may_be_lost = std::holds_alternative<wire::Observe>(message) || std::holds_alternative<wire::Leave>(message);
-    const std::lock_guard lock(socket_mutex_);
-    while (socket_ && !wire::send(socket_.get(), message)) {
-        if (errno != EAGAIN || may_be_lost || stopping_) return;  // if it is gone, the helper learns of it by itself
-        pollfd ready[] = {{socket_.get(), POLLOUT, 0}, {stop_.get(), POLLIN, 0}};
-        ::poll(ready, 2, -1);
-    }
+    do {
+        const std::lock_guard lock(socket_mutex_);
+        // If the service is gone, the helper learns of it by itself.
+        if (!socket_ || wire::send(socket_.get(), message) || errno != EAGAIN || may_be_lost) return;
+    } while (pause());
 }
 
 /// For good. Whoever waits goes on without.

@@ -439,7 +439,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
-    job.may_start = job.may_start || run.job != 0;  // it runs already
+    job.may_start = job.may_start || run.runs != 0;
     connection.job = job.id;
     // After a restart of the service its clients may have been faster than `salus run`.
     for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);

@@ -150,6 +150,7 @@ struct Run {
     std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
     Text<64> name;
     Text<256> log;                  ///< path, if detached
+    std::uint32_t runs = 0;         ///< 1: its process has started
     std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the run is not remembered
     std::uint64_t program_key = 0;
     Text<160> command;  ///< to be shown, as much of it as there is room for
