@@ -511,7 +511,8 @@ TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
         ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
         const auto stream = reinterpret_cast<Stream>(side);
         a->turn_begins(stream);
-        ASSERT_EQ(gpu.work(side, at, kMiB, 5, 100'000), kSuccess);
+        ASSERT_EQ(gpu.hold(side, 1), kSuccess);
+        ASSERT_EQ(gpu.work(side, at, kMiB, 5, 0), kSuccess);
         a->uses(stream);
         a->fence();
         ASSERT_EQ(gpu.set_capturing(side, 1), kSuccess);
@@ -521,6 +522,7 @@ TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
             EXPECT_FALSE(a->order(stream, 0));
         }
         EXPECT_FALSE(a->passed());
+        ASSERT_EQ(gpu.hold(side, 0), kSuccess);
         a->drain();
         EXPECT_EQ(a->private_window()[0], std::byte{5});
         EXPECT_TRUE(a->passed());
