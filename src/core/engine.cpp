@@ -161,7 +161,7 @@ void Engine::on(const event::Need& e) {
         client->facts.ephemeral = e.ephemeral;
         lanes_.at(client->lane).mapping(e.client)->ephemeral = e.ephemeral;
     }
-    set_observed(*client, std::min(client->observed, e.persistent));  // that was before
+    set_observed(*client, std::min(client->observed, e.persistent));  // what it states now counts
     client->stalled = true;
     client->stalled_at = now_;
     ++stalled_;

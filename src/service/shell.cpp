@@ -188,7 +188,7 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    refuse_asker(session);
+    if (session.asks) deny(session, Bytes{});  // a thread of it asks still, and nobody would answer
     tell_progress(session);
     const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
@@ -203,11 +203,6 @@ void Shell::turn_is_over(Session& session) {
     } else {
         feed(event::Idle{session.id, 0});
     }
-}
-
-/// Whoever still asks for memory, outside of any turn, is not to wait for ever.
-void Shell::refuse_asker(Session& session) {
-    if (std::exchange(session.asks, false)) send(session.id, wire::Deny{0, static_cast<std::uint64_t>(capacity_.count)});
 }
 
 // ---------------------------------------------------------------------------------------------------------- clients
@@ -303,12 +298,12 @@ bool Shell::message(Session& session, const wire::Message& message) {
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
         look_at_holders();
-        session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // a thread asked for one that has come to its boundary meanwhile
-            refuse_asker(session);
+            deny(session, {static_cast<std::int64_t>(n->persistent + n->ephemeral)});
             return true;
         }
+        session.asks = true;
         feed(event::Need{id,
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});

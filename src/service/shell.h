@@ -132,7 +132,6 @@ private:
     void tell_progress(Session& session);
     void tell_progress_of_holders();
     void turn_is_over(Session& session);
-    void refuse_asker(Session& session);
     void look_at_holders();
     bool anybody_waits() const;
     bool rests(const Session& session) const;
