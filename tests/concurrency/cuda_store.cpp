@@ -171,7 +171,9 @@ private:
             SALUS_GPU(gpu_, fill(address_of(block), value, size, block.last_stream));
             return;
         }
-        const auto microseconds = static_cast<unsigned>(mix(block.seed, block.version + 77) % 200);
+        // Mostly short; sometimes it is still under way when the block has long been freed.
+        const std::uint64_t chance = mix(block.seed, block.version + 77);
+        const auto microseconds = static_cast<unsigned>(chance / 16 % (chance % 16 == 0 ? 600 : 50));
         for_parts(size, [&](std::size_t offset, std::size_t part) {
             SALUS_GPU(gpu_,
                       work(block.last_stream, address_of(block) + offset, part, value, offset == 0 ? microseconds : 0));

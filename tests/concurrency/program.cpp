@@ -267,8 +267,10 @@ private:
         }
         if (program_.delegate && random_.chance(0.3)) outputs_.push_back(ask_delegate(/*inside=*/false));
         for (Block& block : outputs_) {
-            for (auto times = random_.integer(1, 12); times > 0; --times) work_on(block);
-            if (random_.chance(0.3)) program_.note(store_.read(block));
+            for (auto times = random_.integer(1, 16); times > 0; --times) {
+                work_on(block);
+                if (random_.chance(0.2)) program_.note(store_.read(block));
+            }
         }
         if (store_.can_fork() && random_.chance(0.1)) fork_child(outputs_);
         if (program_.threads > 1 && random_.chance(0.05)) invite_visitor();
@@ -367,7 +369,7 @@ public:
 private:
     void work(unsigned index, Random random) {
         Worker worker(program_, index);
-        worker.run(static_cast<int>(random.integer(2, 8)));
+        worker.run(static_cast<int>(random.integer(3, 10)));
         if (random.chance(0.2)) worker.end_inside();
         else worker.drop_all();
         --program_.working;
@@ -451,7 +453,13 @@ Outcome run_program(std::uint64_t seed, bool on_gpu, bool broken) {
                     .page_outs = counters.page_outs,
                     .denied = store->denied()};
     place.step = "detach";
-    must(salus_detach(client), "salus_detach");
+    // After salus_forgo a thread of the library may be inside for a moment.
+    salus_status left = salus_detach(client);
+    for (int i = 0; left == SALUS_MISUSE && i < 5000; ++i) {
+        ::usleep(1000);
+        left = salus_detach(client);
+    }
+    must(left, "salus_detach");
     return outcome;
 }
 
