@@ -32,6 +32,7 @@ using Blocks = std::vector<Block>;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kPassedOnMax = 6;
+constexpr std::uint64_t kHelperWrites = 200;
 
 /// What all threads of a program share.
 class Program {
@@ -150,8 +151,13 @@ public:
     }
     void drop_all() {
         place.step = "the end";
-        for (Block& block : kept_) drop(block);
-        kept_.clear();
+        drop_kept();
+        for (Block& block : weights_) drop(block);
+        weights_.clear();
+    }
+    /// What lives as long as the thread, and changes in every iteration.
+    void allocate_weights() {
+        for (auto count = random_.integer(0, 3); count > 0; --count) weights_.push_back(take(8 * kMiB, SALUS_PERSISTENT));
     }
 
 private:
@@ -194,7 +200,9 @@ private:
     void leave() {
         place.step = "end";
         const auto end = [this] {
-            for (; begins_ > 0; --begins_) must(salus_end(program_.client), "salus_end");
+            for (; begins_ > 1; --begins_) must(salus_end(program_.client), "salus_end");
+            if (begins_ > 0) must(salus_leave(program_.client, 1), "salus_leave");
+            begins_ = 0;
         };
         const double how = random_.uniform();
         if (how < 0.1) store_.elsewhere(end);
@@ -239,6 +247,7 @@ private:
         if (store_.can_fork() && random_.chance(0.05)) fork_child(live);
         // Now and then one more than usual.
         if (random_.chance(0.1)) live.push_back(take(kMiB * static_cast<std::size_t>(random_.integer(1, 2)), SALUS_AUTO));
+        if (!weights_.empty()) work_on(weights_[random_.below(weights_.size())]);
         end_blocks(std::move(live));
     }
 
@@ -274,6 +283,7 @@ private:
         }
         if (store_.can_fork() && random_.chance(0.1)) fork_child(outputs_);
         if (program_.threads > 1 && random_.chance(0.05)) invite_visitor();
+        if (random_.chance(0.05)) salus_give_back(program_.client);
         for (Block& block : outputs_) {
             const double fate = random_.uniform();
             if (fate < 0.4) drop(block);
@@ -340,6 +350,7 @@ private:
     unsigned begins_ = 0;
     Blocks outputs_;  ///< of the last iteration
     Blocks kept_;     ///< of earlier ones
+    Blocks weights_;
 };
 
 /// The other threads of a program: workers, and such as only use what they are given.
@@ -355,7 +366,7 @@ public:
             threads_.emplace_back([this, i, random, only_helps] {
                 place = {program_.seed, static_cast<int>(i), 0, "start"};
                 program_.store.enter_thread();
-                if (only_helps) help();
+                if (only_helps) help(i);
                 else work(i, random);
             });
         }
@@ -374,10 +385,15 @@ private:
         else worker.drop_all();
         --program_.working;
     }
-    void help() {
+    /// In no iteration, ever: uses what it is given, and goes on writing to a block of its own.
+    void help(unsigned index) {
+        Block own = program_.store.allocate({.size = 2 * kMiB, .seed = mix(program_.seed, 3000 + index)});
         while (program_.working > 0) {
+            if (own.version < kHelperWrites) program_.store.write(own, 0);
             if (!program_.serve_one()) ::usleep(100);
         }
+        while (own.version < kHelperWrites) program_.store.write(own, 0);
+        program_.finish(own);
     }
 
     Program& program_;
@@ -387,6 +403,7 @@ private:
 /// One thread, then all of them, then perhaps one again.
 void run_threads(Program& program, Random random) {
     Worker first(program, 0);
+    first.allocate_weights();
     first.run(static_cast<int>(random.integer(3, 8)));
     if (program.threads > 1) {
         Others others(program);
@@ -399,6 +416,7 @@ void run_threads(Program& program, Random random) {
         if (starts_inside) first.iterate_with(start);
         else start();
         first.run(static_cast<int>(random.integer(0, 6)));
+        if (random.chance(0.03)) must(salus_stop_sharing(program.client), "salus_stop_sharing");
         place.step = "joining";
         others.join();
         if (program.passes_on && salus_set_threaded) must(salus_set_threaded(program.client, 0), "salus_set_threaded");

@@ -72,7 +72,7 @@ struct Ended {
 
 std::string text_of(int status) {
     if (WIFSIGNALED(status)) return std::string("died of ") + ::strsignal(WTERMSIG(status));
-    return WEXITSTATUS(status) == 1 ? "wrong (see above)" : "exit status " + std::to_string(WEXITSTATUS(status));
+    return "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
 /// In a process of its own, which leads a group: so its children end with it.
