@@ -84,14 +84,19 @@ typedef struct salus_counters {
 SALUS_API salus_status salus_attach(const salus_options* options, salus_client** client);
 
 /* Enters an iteration; waits until it is this job's turn. May be called by several threads: the iteration is then theirs in
- * common, and its boundary is when the last of them is out. Calls nest within a thread. */
+ * common, and its boundary is when the last of them is out. Calls nest within a thread.
+ *
+ * Threads: a block may be used by any thread, inside an iteration or not, if the process keeps one of two rules. Either one
+ * thread alone works with the client's memory (and threads that work for it while it waits for them), or it is known that there
+ * are others: since a second thread has called salus_begin, or because salus_set_threaded was called before the first of the
+ * others was given a block. In the second case all memory is private, and no block is ever moved. */
 SALUS_API salus_status salus_begin(salus_client* client);
 SALUS_API salus_status salus_end(salus_client* client);
 
 /* As salus_begin, for programs that know more, and have something to look after while they wait. Iterations of one `kind`,
  * any number, allocate alike: training and evaluation do not. It comes back with SALUS_WAITING when that much time has
  * passed or a signal has come. The wish to run stands: call it again, or say by salus_forgo that nobody waits any more (it
- * leaves the iteration if the turn has come meanwhile). */
+ * leaves the iteration if the turn has come meanwhile). It does not nest: for a thread that is inside it does nothing. */
 SALUS_API salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
 SALUS_API salus_status salus_forgo(salus_client* client);
 
@@ -116,7 +121,8 @@ SALUS_API int salus_device_ordinal(salus_client* client);
 
 /* A block for work on this stream (a CUstream). SALUS_OK with *block NULL: it is not for Salus to serve (too small, or on
  * another stream than the rest), and the caller's own allocator should. SALUS_TOO_LARGE: it cannot be had.
- * `on_behalf`: this thread has not called salus_begin, but works for one that has, and that waits for it. */
+ * `on_behalf`: this thread has not called salus_begin, but works for others; inside an iteration, if one of them has called
+ * salus_delegate. */
 SALUS_API salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block);
 /* Work on this stream uses the block, too: once freed, it is not used again before that work has ended. */
 SALUS_API void salus_used_on(salus_client* client, const void* block, void* stream);
@@ -145,8 +151,13 @@ SALUS_API uint64_t salus_give_back(salus_client* client);
  * detached any more. SALUS_MISUSE if there is no such library, or it does not use posix_memalign and free. */
 SALUS_API salus_status salus_interpose(salus_client* client, const char* library);
 
-/* Threads that never call salus_begin use the memory, too: it is not to be moved away while this job waits. */
-SALUS_API salus_status salus_pin(salus_client* client);
+/* 1: threads that never call salus_begin are going to use the memory, too. From now on nothing is moved: what is in the lane
+ * leaves it before this returns, new blocks are private, and the job is not paged out. 0: they no longer do. REQUIRES: none of
+ * them uses a block yet. */
+SALUS_API salus_status salus_set_threaded(salus_client* client, int threaded);
+/* 1: this thread, inside an iteration, from now on waits for threads that work for it (autograd's): what they allocate
+ * `on_behalf` is part of its iteration. 0, as often, or the end of the iteration: no longer. */
+SALUS_API salus_status salus_delegate(salus_client* client, int delegates);
 
 SALUS_API salus_status salus_get_counters(salus_client* client, salus_counters* counters);
 

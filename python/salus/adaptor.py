@@ -6,6 +6,7 @@ import sys
 import threading
 
 from .imports import when_imported
+from .threads import Threads
 
 # Seen to work; with any other version jobs take turns, but keep all their memory to themselves.
 _KNOWN_VERSIONS = [(1, 13)] + [(2, minor) for minor in range(14)]
@@ -56,7 +57,7 @@ class _Adaptor:
         self._torch = torch
         self._at_once = at_once
         self._client = None
-        self._threads_seen = (threading.get_ident(),)
+        self._threads = Threads(self._threads_changed)
         self._lock = threading.Lock()
         self.hooks = Hooks(torch, self)
 
@@ -73,7 +74,8 @@ class _Adaptor:
         if self._client is None:
             self._attach_late()
         if self._client is not None:
-            self._look_at_threads()
+            if self._threads.others:
+                self._threads.look_again()
             self._client.begin(kind)
 
     def end(self):
@@ -88,14 +90,17 @@ class _Adaptor:
         if self._client is not None:
             self._client.count(iterations)
 
-    def _look_at_threads(self):
-        """A thread of the script's own may use tensors while this one waits: then they must stay where they are."""
-        threads = tuple(threading._active)
-        if threads == self._threads_seen:
-            return
-        self._threads_seen = threads
-        if any(not _is_harmless(thread) for thread in threading.enumerate()):
-            self._client.pin()
+    def delegate(self):
+        """This thread waits for autograd's, which work for it."""
+        if self._client is not None:
+            self._client.delegate()
+
+    def delegated(self):
+        if self._client is not None:
+            self._client.delegated()
+
+    def _threads_changed(self, others):
+        self._client.set_threaded(others)
 
     # ----------------------------------------------------------------------------------------------------- attaching
 
@@ -111,6 +116,7 @@ class _Adaptor:
         if why_not:
             _say("%s; the job takes turns, but does not share memory" % why_not)
         self._client = client
+        self._threads.watch()
         return True
 
     def _attach_late(self):
@@ -218,10 +224,16 @@ class _AdaptorOnGpu(_Adaptor):
     def _attach(self):
         if not super()._attach():
             return False
-        # Straight to the client: memory on a GPU is not moved away while its job waits, whatever the other threads do.
+        # Straight to the client, as long as there are no other threads to look for.
         client = self._client
-        self.begin, self.end, self.leave, self.count = client.begin, client.end, client.leave, client.count
+        self.end, self.leave, self.count = client.end, client.leave, client.count
+        self.delegate, self.delegated = client.delegate, client.delegated
+        self._threads_changed(self._threads.others)
         return True
+
+    def _threads_changed(self, others):
+        super()._threads_changed(others)
+        self.begin = super().begin if others else self._client.begin
 
     def _attach_late(self):
         pass
@@ -232,17 +244,6 @@ class _AdaptorOnGpu(_Adaptor):
         if client.device != "cuda":
             return "the service does not share a GPU any more"
         return cuda.install(self._torch, client)
-
-
-# Threads that libraries start and that touch no tensors.
-_HARMLESS_NAMES = ("IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
-_HARMLESS_MODULES = ("tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd")
-
-
-def _is_harmless(thread):
-    if thread is threading.current_thread() or thread.name in _HARMLESS_NAMES:
-        return True
-    return thread.name.startswith("QueueFeederThread") or type(thread).__module__.startswith(_HARMLESS_MODULES)
 
 
 def _parsed(version):

@@ -38,8 +38,9 @@ _BACKWARD_FIRST, _STEP_FIRST = 1, 2
 
 _NONE = frozenset()
 
-# What ends a piece of work that holds the device: see Note [What ends it]. A preamble ends with the call of a trained model.
-_RETURN, _PREAMBLE, _BACKWARD, _STEP = 1, 2, 3, 4
+# What ends a piece of work that holds the device: see Note [What ends it]. A preamble ends with the call of a trained model, a
+# part of another thread's iteration with its own return.
+_RETURN, _PREAMBLE, _BACKWARD, _STEP, _PART = 1, 2, 3, 4, 5
 _TRAINING = (_BACKWARD, _STEP)
 
 _PENDING_MOST = 2      # doubtful calls of a model that are not counted yet
@@ -79,6 +80,7 @@ class Script:
         self.version = 0              # of the optimizers and what they train; those that come later have larger numbers
         self._built = -1              # the version that _owners is of
         self.stepped = set()          # optimizers that ever did
+        self.stepped_in = {}          # optimizer -> the Boundaries of the thread in which it last did
         self.not_awaited = set()      # see Note [Optimizers that are awaited]
         self.no_model = _Model()      # stands for it where an iteration begins without one
 
@@ -91,6 +93,7 @@ class Script:
             def gone(_):
                 self._numbers.pop(key, None)
                 self._optimizers.pop(number, None)
+                self.stepped_in.pop(number, None)
                 self.version = next(self._changes)
 
             self._optimizers[number] = weakref.ref(optimizer, gone)
@@ -193,6 +196,8 @@ class Boundaries:
         """The outermost call of a model that has parameters. `gradients`: they are recorded."""
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
+        if self._until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
+            self.broken_off()
         if self._until in _TRAINING:
             if self._stepping or not evaluates and self._calls + self._passes <= self._began_with[0].work_bound():
                 self._calls += 1
@@ -205,6 +210,9 @@ class Boundaries:
             ends_with = model.ends_with[training] or (_STEP if training and model.owners else _RETURN)
             if ends_with == _STEP and not model.owners and not self._script.has_optimizers():
                 ends_with = _BACKWARD
+            if ends_with == _STEP and self._is_trained_elsewhere(model):
+                self.part_begins(kind)
+                return
         if ends_with != _RETURN:
             self._train(ends_with, kind, (model, training))
             self._calls += 1
@@ -213,13 +221,24 @@ class Boundaries:
         else:
             self._doubt(model, training, gradients, kind)
 
+    def _is_trained_elsewhere(self, model):
+        """Whether other threads make the steps of its optimizers: then this one works for theirs, and none will come here."""
+        stepped_in = self._script.stepped_in
+        return bool(model.owners) and all(stepped_in.get(owner, self) is not self for owner in model.owners)
+
+    def part_begins(self, kind=0):
+        """A call that is part of another thread's iteration: the device is held for as long as it takes."""
+        if self._until is None:
+            self._begin(kind)
+            self._until = _PART
+
     def call_ends(self, failed=False):
         if failed:
             if self._until == _RETURN and not self._counts:
                 self._pending.pop()
             self.broken_off()
-        elif self._until == _RETURN:
-            self._close(self._counts)
+        elif self._until in (_RETURN, _PART):
+            self._close(self._until == _RETURN and self._counts)
 
     def _join(self, model):
         self._owners = self._owners | model.owners if self._owners else model.owners
@@ -341,6 +360,7 @@ class Boundaries:
         iteration.coupled = iteration.coupled | self._owners if iteration.coupled else self._owners
         iteration.called |= self._called
         self._script.stepped.add(number)
+        self._script.stepped_in[number] = self
         self._note_work()
         if not iteration.coupled <= iteration.stepped and self._script.awaited(iteration.coupled - iteration.stepped):
             self._until = _STEP
@@ -386,14 +406,15 @@ class Boundaries:
             raise
 
     def _close(self, counts):
+        # First: a signal's handler may raise at any moment, and what is left then is found by broken_off() or the next begin.
+        until, self._until = self._until, None
+        self._stepping = False
+        if until != _RETURN:
+            self._forget_work()
         if counts:
             self._device.end()
         else:
             self._device.leave()
-        if self._until != _RETURN:
-            self._forget_work()
-        self._until = None
-        self._stepping = False
 
     def _forget_work(self):
         self._calls = self._passes = 0
@@ -403,6 +424,7 @@ class Boundaries:
     def broken_off(self):
         """An exception, a debugger, the end of a cell: whatever was going on does not go on now."""
         if self._until is None:
+            self._device.leave()  # does nothing, unless _close() was broken off
             return
         unfinished = self._iteration is not None and not self._iteration.counted
         self._close(unfinished)  # an optimizer has stepped in it

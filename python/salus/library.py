@@ -29,7 +29,8 @@ def _load():
         "salus_leave": [client, ctypes.c_uint64],
         "salus_count": [client, ctypes.c_uint64],
         "salus_interpose": [client, ctypes.c_char_p],
-        "salus_pin": [client],
+        "salus_set_threaded": [client, ctypes.c_int],
+        "salus_delegate": [client, ctypes.c_int],
         "salus_stop_sharing": [client],
         "salus_get_counters": [client, ctypes.POINTER(Counters)],
     }.items():
@@ -58,6 +59,9 @@ class Client:
         leave = self._library.salus_leave
         self.end = functools.partial(leave, self._client, 1)    # a boundary; one iteration more
         self.leave = functools.partial(leave, self._client, 0)  # a boundary, but not the end of an iteration
+        delegate = self._library.salus_delegate
+        self.delegate = functools.partial(delegate, self._client, 1)     # autograd's threads work for this one, which waits
+        self.delegated = functools.partial(delegate, self._client, 0)
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
@@ -105,8 +109,9 @@ class Client:
     def function_address(self, name):
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
 
-    def pin(self):
-        self._library.salus_pin(self._client)
+    def set_threaded(self, threaded):
+        """Whether threads that call no model use tensors, too. To be told before the first of them starts."""
+        self._library.salus_set_threaded(self._client, threaded)
 
     def stop_sharing(self):
         self._library.salus_stop_sharing(self._client)

@@ -16,6 +16,8 @@ class Hooks:
         self._torch = torch
         self._device = device
         self._script = Script(lambda model: model.parameters())
+        self._calls = {}  # thread -> the model whose outermost call it is in
+        self._contains = {}
         self.enabled = True
         hooks = self
 
@@ -94,23 +96,44 @@ class Hooks:
         script = self._script
         of_thread = self._of_thread
         is_grad_enabled = self._torch.is_grad_enabled
+        calls, get_ident = self._calls, threading.get_ident
 
         def outermost(self, *args, **kwargs):
             if not hooks.enabled or not (script.knows(self) or _has_parameters(self)):
                 return original(self, *args, **kwargs)
             boundaries = of_thread.boundaries
-            hooks._tell(boundaries.call_begins, self, is_grad_enabled())
+            if calls and hooks._is_part(self):
+                hooks._tell(boundaries.part_begins)
+            else:
+                hooks._tell(boundaries.call_begins, self, is_grad_enabled())
+            thread = get_ident()
             failed = True
             try:
                 of_thread.inside = True
+                calls[thread] = self
                 result = original(self, *args, **kwargs)
                 failed = False
             finally:
                 of_thread.inside = False
+                calls.pop(thread, None)
                 hooks._tell(boundaries.call_ends, failed)
             return result
 
         return outermost
+
+    def _is_part(self, module):
+        """Whether another thread is in the call of a model that this one belongs to, and probably waits for it."""
+        for model in list(self._calls.values()):
+            if model is module:
+                continue
+            pair = (id(model), id(module))
+            if pair not in self._contains:
+                if len(self._contains) > 4096:
+                    self._contains.clear()
+                self._contains[pair] = any(part is module for part in model.modules())
+            if self._contains[pair]:
+                return True
+        return False
 
     def _hide_from_compiler(self, original, call):
         """torch.compile is to see what is inside a call, not our part of it."""
@@ -126,29 +149,38 @@ class Hooks:
     # ----------------------------------------------------------------------------------------------------- backward
 
     def _hook_backward(self):
-        torch = self._torch
+        autograd = self._torch.autograd
+        autograd.backward = self._hooked_backward(autograd.backward)
+        autograd.grad = self._hooked_backward(autograd.grad)
+
+    def _hooked_backward(self, original):
         hooks = self
         of_thread = self._of_thread
-        original = torch.autograd.backward
+        device = self._device
 
         @functools.wraps(original)
         def backward(*args, **kwargs):
-            if of_thread.inside or not hooks.enabled:
+            if not hooks.enabled:
                 return original(*args, **kwargs)
+            outermost = not of_thread.inside
             boundaries = of_thread.boundaries
-            hooks._tell(boundaries.backward_begins)
+            if outermost:
+                hooks._tell(boundaries.backward_begins)
             failed = True
             try:
                 of_thread.inside = True
+                device.delegate()
                 result = original(*args, **kwargs)
                 failed = False
             finally:
-                of_thread.inside = False
-                hooks._tell(boundaries.backward_ends, failed)
+                device.delegated()
+                if outermost:
+                    of_thread.inside = False
+                    hooks._tell(boundaries.backward_ends, failed)
             return result
 
         backward._torchdynamo_inline = original
-        torch.autograd.backward = backward
+        return backward
 
     # --------------------------------------------------------------------------------------------------- optimizers
 

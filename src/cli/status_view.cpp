@@ -189,6 +189,7 @@ std::string wait_text(const json& job) {
     const std::string reason = text_in(job, "waits_for");
     if (reason == "refused" || state == "refused") return "is refused: it could never fit on the device";
     if (state == "paused") return "is paused: salus resume lets it go on";
+    if (state == "asleep") return "does nothing in the middle of an iteration";
     if (state == "stopped" || reason == "paused") return "is stopped, by a signal or a debugger";
     const bool behind_known = find(job, "behind") || find(job, "behind_job");
     const std::string behind = job_text(text_in(job, "behind"), number_in(job, "behind_job"));
@@ -200,7 +201,7 @@ std::string wait_text(const json& job) {
     }
     if (reason == "paging") return "waits while its memory is paged";
     if (reason == "mapping") return "waits while its lane is mapped";
-    if (reason == "stopped-holder") return "waits: its lane is held by " + behind + ", which is stopped";
+    if (reason == "stopped-holder") return "waits: its lane is held by " + behind + ", which does nothing inside an iteration";
     if (reason == "order") return "waits: the policy lets others go first";
     if (!reason.empty() && reason != "nothing") return "waits for " + reason;
     if (state == "growing") return "waits in mid-iteration for more memory";

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -30,6 +29,8 @@ struct ThreadState {
     unsigned known = 0;                ///< to which client: note_thread() has seen it
     std::uint64_t waits_since_ns = 0;  ///< in begin(); it may have come back meanwhile
     bool works_for_others = false;     ///< autograd's: those wait for it inside theirs
+    unsigned delegates = 0;            ///< it waits for such threads; nested
+    int place = -1;                    ///< in the client's list of threads inside
 
     /// A thread that ends inside an iteration does not go on with it.
     ~ThreadState() {
@@ -42,6 +43,23 @@ thread_local ThreadState tls;
 
 Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
 
+/// A stream socket and its other end. Not an eventfd or a pipe: what is sent to a socket cannot land in a file of the job's,
+/// should the number have come to mean one between the look at it and its use.
+bool make_signal(wire::GuardedDescriptor& end, wire::GuardedDescriptor& other) {
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return false;
+    end = wire::GuardedDescriptor(wire::Descriptor(pair[0]));
+    other = wire::GuardedDescriptor(wire::Descriptor(pair[1]));
+    return true;
+}
+
+/// If it is full, whoever reads it has enough to see. False: it is not ours any more.
+bool signal_through(const wire::GuardedDescriptor& end) {
+    const int socket = end.get();
+    const char signal = 1;
+    return socket >= 0 && (::send(socket, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE);
+}
+
 }  // namespace
 
 Client::Client(Identity identity)
@@ -53,8 +71,7 @@ Client::Client(Identity identity)
 Client::~Client() {
     if (helper_runs_) {
         stopping_ = true;
-        const std::uint64_t one = 1;
-        static_cast<void>(!::write(stop_.get(), &one, sizeof one));
+        signal_through(stop_);
         ::pthread_join(helper_, nullptr);
     }
     if (has_substitute_) {
@@ -73,18 +90,19 @@ bool Client::warn(const std::string& line) {
 // ----------------------------------------------------------------------------------------------------------- attaching
 
 Result<bool> Client::make_page() {
-    page_file_ = wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    notify_ = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    stop_ = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!page_file_ || !notify_ || !stop_) return system_error("no descriptors for a control page");
-    if (::ftruncate(page_file_.get(), kControlPageSize) != 0) return system_error("no control page");
+    page_file_ =
+        wire::GuardedDescriptor(wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
+        return system_error("no descriptors for a control page");
+    const int file = page_file_.get();
+    if (::ftruncate(file, kControlPageSize) != 0) return system_error("no control page");
     // The service maps it as well: it must not be able to vanish under its feet.
-    if (::fcntl(page_file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("no control page");
-    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page_file_.get(), 0);
+    if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("no control page");
+    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) return system_error("no control page");
     ::madvise(at, kControlPageSize, MADV_DONTFORK);
     page_ = new (at) ControlPage;
-    turns_ = std::make_unique<Turns>(*page_, notify_.get());
+    turns_ = std::make_unique<Turns>(*page_, [this] { notify(); });
     return true;
 }
 
@@ -93,7 +111,7 @@ Result<bool> Client::connect(bool again) {
     Result<wire::Descriptor> socket = wire::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
-    if (many_threads_) attach.flags |= wire::Attach::kUnpageable;
+    if (stays_here_) attach.flags |= wire::Attach::kUnpageable;
     if (memory_) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
@@ -106,7 +124,8 @@ Result<bool> Client::connect(bool again) {
         const std::uint64_t done = page_->iterations;
         if (attach.iterations_total > done) attach.iterations_total -= done;
     }
-    const int descriptors[] = {page_file_.get(), notify_.get()};
+    const int descriptors[] = {page_file_.get(), notify_seen_.get()};
+    if (descriptors[0] < 0 || descriptors[1] < 0) return Error{"this process closed the descriptors of Salus"};
     if (memory_) {  // a grant may come together with the welcome
         memory_->set_alone(false);
         lost_ = false;
@@ -133,13 +152,13 @@ Result<bool> Client::connect(bool again) {
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
-        if (!device_->is_host()) many_threads_ = true;  // paging is for the host, so far
+        if (!device_->is_host()) stays_here_ = true;  // paging is for the host, so far
     }
     const timeval forever{0, 0};
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
     {
         const std::lock_guard lock(socket_mutex_);
-        socket_ = std::move(socket).value();
+        socket_ = wire::GuardedDescriptor(std::move(socket).value());
     }
     ++attachments_;
     return true;
@@ -203,6 +222,32 @@ void Client::send(const wire::Message& message) {
     } while (pause());
 }
 
+// Note [Descriptors that are gone]
+// The job may close our descriptors (os.closerange, close_range(2)). Then this process cannot talk to the service any more:
+// it lets go of its lane and says so on the control page, which it shares as memory; the service looks at that while somebody
+// waits. The job runs on by itself.
+void Client::notify() {
+    if (!signal_through(notify_)) lose_descriptors();
+}
+
+bool Client::keeps_descriptors() {
+    const std::lock_guard lock(socket_mutex_);
+    const auto kept = [](const auto&... descriptors) { return (!descriptors.lost() && ...); };
+    return kept(socket_, page_file_, notify_, notify_seen_, stop_, stop_seen_);
+}
+
+/// REQUIRES: no thread is inside an iteration, or the last one comes out just now with the lane clean.
+void Client::lose_descriptors() {
+    if (descriptors_lost_.exchange(true)) return;
+    warn("this job closed the descriptors of Salus; it runs on without sharing");
+    failed_ = true;
+    lost_ = true;
+    memory_->set_alone(true);
+    memory_->unmap_lane();
+    page_->left.store(1, std::memory_order_release);
+    go_alone();
+}
+
 /// For good. Whoever waits goes on without.
 void Client::go_alone() {
     if (memory_) {
@@ -221,25 +266,43 @@ void Client::fail(const char* why) {
 void Client::stop_sharing() {
     if (failed_.exchange(true) || !helper_runs_) return;
     const std::lock_guard lock(socket_mutex_);
-    ::shutdown(socket_.get(), SHUT_RD);  // the helper sees to the rest
+    if (const int socket = socket_.get(); socket >= 0) ::shutdown(socket, SHUT_RD);  // the helper sees to the rest
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterations
 
-/// A second thread inside iterations: then waiting in begin() no longer means that nobody touches the memory.
+/// A second thread inside iterations: see Note [Other threads] in memory.cpp.
 void Client::note_thread() {
     tls.known = generation_;
     const int me = static_cast<int>(::syscall(SYS_gettid));
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
-    pin();
+    many_threads_ = true;
+    memory_->set_threaded(true, /*move_out=*/false);  // the first may be inside
+    never_page_out();
 }
 
-void Client::pin() {
-    if (in_child_) return;
-    if (many_threads_.exchange(true)) return;
+void Client::set_threaded(bool threaded) {
+    if (in_child_ || !memory_) return;
+    memory_->set_threaded(threaded || many_threads_, /*move_out=*/!many_threads_);
+    if (threaded) never_page_out();
+}
+
+/// From here on waiting in begin() no longer means that nobody touches the memory.
+void Client::never_page_out() {
+    if (in_child_ || stays_here_.exchange(true)) return;
     const std::lock_guard lock(paging_mutex_);
     if (!alone_) send(wire::Unpageable{1});
+}
+
+void Client::delegate(bool delegates) {
+    if (!tls.gated_by || (!delegates && tls.delegates == 0)) return;
+    const unsigned before = delegates ? tls.delegates++ : tls.delegates--;
+    if (before + (delegates ? 1 : 0) == 1) delegating_.fetch_add(delegates ? 1 : -1, std::memory_order_relaxed);
+}
+
+salus_status Client::begin_once(std::uint64_t at_most_ns, std::uint64_t kind) {
+    return tls.depth > 0 ? SALUS_OK : begin(at_most_ns, kind);
 }
 
 salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind) {
@@ -253,25 +316,31 @@ salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind) {
 salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind) {
     if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
-    const auto give_up = [this] { return alone_ || refused_; };
     // Most begins find the grant where they left it, and need no lock.
-    Turns::Entry entry = turns_->word().holds() ? turns_->begin(give_up, 0) : Turns::Entry::kWaiting;
-    if (entry == Turns::Entry::kWaiting) {
-        set_parked(true);
-        if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
-        entry = turns_->begin(give_up, at_most_ns, tls.waits_since_ns);
-        set_parked(false);
-    }
+    const std::optional<Turns::Entry> at_once = turns_->try_begin();
+    const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns);
     if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
     tls.waits_since_ns = 0;
     if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
     tls.gated_by = this;
+    if (many_threads_.load(std::memory_order_relaxed)) tls.place = threads_inside_.enter();
     memory_->iteration_begins(kind);
     if (entry == Turns::Entry::kNewTurn) {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
     return SALUS_OK;
+}
+
+Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns) {
+    set_parked(true);
+    if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
+    ThreadsInside::Watch watch(threads_inside_);
+    const auto give_up = [this] { return alone_ || refused_; };
+    const auto others_rest = [&] { return watch.rest(); };
+    const Turns::Entry entry = turns_->begin({give_up, others_rest}, at_most_ns, tls.waits_since_ns);
+    set_parked(false);
+    return entry;
 }
 
 /// The boundary. Whatever goes wrong in it, the word must be settled.
@@ -306,7 +375,7 @@ void Client::forgo() {
     if (tls.depth > 0) return static_cast<void>(end({0}));
     const control::Word word = turns_->word();
     if (!word.want && word.state != control::State::kGranted) return;
-    pin();  // from here on waiting no longer means that nobody touches the memory
+    never_page_out();
     const std::lock_guard lock(substitute_mutex_);
     if (substitute_waits_.exchange(true)) return;  // there is one already
     if (has_substitute_) ::pthread_join(substitute_, nullptr);
@@ -329,6 +398,11 @@ salus_status Client::end(Turns::Count count) {
     if (tls.depth == 0) return SALUS_MISUSE;
     if (--tls.depth > 0) return SALUS_OK;
     if (!tls.gated_by) return SALUS_OK;
+    if (tls.delegates > 0) {
+        tls.delegates = 1;
+        delegate(false);
+    }
+    if (tls.place >= 0) threads_inside_.leave(std::exchange(tls.place, -1));
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
         device_->asynchronous(), count, [this] { return tidy(); }, [this] { drain(); });
@@ -353,7 +427,7 @@ std::optional<void*> Client::allocate_for(std::size_t size) {
 std::optional<void*> Client::allocate_on(device::Stream stream, std::size_t size, bool on_behalf) {
     if (!memory_ || in_child_) return std::nullopt;
     if (on_behalf) tls.works_for_others = true;
-    const bool inside = tls.gated_by || (on_behalf && turns_->word().state == control::State::kRunning);
+    const bool inside = tls.gated_by || (on_behalf && delegating_.load(std::memory_order_relaxed) > 0);
     return memory_->allocate_on(stream, size, inside);
 }
 
@@ -417,9 +491,7 @@ void Client::read_counters(salus_counters& counters) {
 // ---------------------------------------------------------------------------------------------------------------- fork
 
 void Client::before_fork() {
-    if (!memory_ || in_child_) return;
-    // What this thread alone works on does not change under its hands; what others do would.
-    memory_->before_fork(tls.gated_by == this && turns_->word().inside == 1);
+    if (memory_ && !in_child_) memory_->before_fork();
 }
 
 void Client::after_fork_in_parent() {
@@ -437,7 +509,9 @@ void Client::after_fork_in_child() {
     socket_.reset();
     page_file_.reset();
     notify_.reset();
+    notify_seen_.reset();
     stop_.reset();
+    stop_seen_.reset();
     tls.depth = 0;
     tls.gated_by = nullptr;
 }

@@ -16,9 +16,11 @@
 
 #include "base/result.h"
 #include "client/memory.h"
+#include "client/threads_inside.h"
 #include "client/turns.h"
 #include "device/device.h"
 #include "salus/salus.h"
+#include "wire/guarded_descriptor.h"
 #include "wire/messages.h"
 #include "wire/socket.h"
 
@@ -42,6 +44,8 @@ public:
 
     /// SALUS_WAITING when that much time has passed, or a signal came.
     salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0);
+    /// ... which does not nest: a thread that is inside stays so, once.
+    salus_status begin_once(std::uint64_t at_most_ns, std::uint64_t kind);
     salus_status end(Turns::Count count = {});
     void count(std::uint64_t iterations);
     /// A begin was broken off, whether it came back with SALUS_WAITING or not: this thread is not inside, and will not be.
@@ -49,7 +53,7 @@ public:
     void* allocate(std::size_t size, Kind kind);
     /// As the process's own allocator would be asked: nothing if this client does not manage memory (now, or here).
     std::optional<void*> allocate_for(std::size_t size);
-    /// For work on this stream. `on_behalf`: of the threads that are inside an iteration.
+    /// For work on this stream. `on_behalf`: of a thread that is inside an iteration, and delegates.
     std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool on_behalf);
     void used_on(const void* block, device::Stream stream);
     bool owns(const void* address) const { return memory_ && memory_->owns(address); }
@@ -70,8 +74,12 @@ public:
     void fail(const char* why);
     /// Leaves the service at the next boundary. Memory stays as it is.
     void stop_sharing();
-    /// Threads that never begin use the memory as well: it is never to be paged out.
-    void pin();
+    /// Threads that never begin use the memory as well, or no longer. REQUIRES: they do not yet.
+    void set_threaded(bool threaded);
+    /// This thread, inside an iteration, waits for threads that work for it; or no longer.
+    void delegate(bool delegates);
+    /// True if the helper cannot be told to end, so that this object must stay.
+    bool must_stay() const { return helper_runs_ && descriptors_lost_; }
     /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
     std::size_t window_size() const { return device_ ? device_->window_size() : 0; }
     std::array<const std::byte*, 2> windows() const;
@@ -87,7 +95,12 @@ private:
     void observe(std::uint64_t persistent) override;
 
     salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind);
+    Turns::Entry wait_to_begin(std::uint64_t at_most_ns);
     void set_parked(bool parked);
+    void never_page_out();
+    void notify();
+    bool keeps_descriptors();
+    void lose_descriptors();
     bool start_thread(void* (*run)(void*), pthread_t& thread);
     bool tidy();
     void drain();
@@ -115,12 +128,15 @@ private:
     bool reattach();
     bool pause();
     void tell_askers();
+    void lose_descriptors_when_outside();
 
     Identity identity_;
     const unsigned generation_;  ///< of the clients that this process has had
-    wire::Descriptor page_file_;
-    wire::Descriptor notify_;
-    wire::Descriptor stop_;  ///< eventfd: the helper is to end
+    wire::GuardedDescriptor page_file_;
+    // Ends of sockets: what is sent to the one is seen at the other.
+    wire::GuardedDescriptor notify_, notify_seen_;  ///< the service is to look at the word
+    wire::GuardedDescriptor stop_, stop_seen_;      ///< the helper is to end
+    std::atomic<bool> descriptors_lost_{false};
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
@@ -130,7 +146,7 @@ private:
     bool helper_runs_ = false;
 
     std::mutex socket_mutex_;
-    wire::Descriptor socket_;  ///< changes only when the helper attaches again
+    wire::GuardedDescriptor socket_;  ///< changes only when the helper attaches again
 
     // A request for memory in mid-iteration and its answer; one at a time.
     std::mutex ask_turn_mutex_;
@@ -148,7 +164,10 @@ private:
     std::atomic<bool> stopping_{false};
     std::atomic<bool> lost_{false};      ///< the service is gone, for now
     std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
-    std::atomic<bool> many_threads_{false};
+    std::atomic<bool> many_threads_{false};  ///< have entered iterations
+    std::atomic<bool> stays_here_{false};    ///< its memory is never to be paged out
+    std::atomic<int> delegating_{0};
+    ThreadsInside threads_inside_;  ///< once there are several
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::mutex substitute_mutex_;
     pthread_t substitute_{};  ///< waits in place of a thread that will not come back; see forgo()

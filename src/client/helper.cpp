@@ -1,6 +1,5 @@
 // The helper thread: answers the service while the job's own threads do something else, or nothing.
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,9 +31,11 @@ std::vector<wire::Descriptor> pieces_of(wire::Received& received) {
 void Client::help() {
     ::pthread_setname_np(::pthread_self(), "salus-helper");
     for (;;) {
-        pollfd ready[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-        if (::poll(ready, 2, -1) < 0) continue;
-        if (stopping_) return;
+        const int socket = socket_.get();
+        pollfd ready[] = {{socket, POLLIN, 0}, {stop_seen_.get(), POLLIN, 0}};
+        if (socket >= 0 && ::poll(ready, 2, -1) < 0) continue;
+        if (stopping_ || descriptors_lost_) return;
+        if (!keeps_descriptors()) return lose_descriptors_when_outside();
         if (ready[0].revents == 0) continue;
         try {
             if (handle(wire::receive(socket_.get())) && !failed_) continue;
@@ -111,7 +112,7 @@ void Client::on(const wire::PageOut&) {
     const control::Word word = turns_->word();
     const std::lock_guard lock(paging_mutex_);
     const bool parked = parked_ && word.state == control::State::kFree && word.want;
-    if (!parked || many_threads_) return send(wire::Unpageable{many_threads_ ? 1u : 0u});
+    if (!parked || stays_here_) return send(wire::Unpageable{stays_here_ ? 1u : 0u});
     if (memory_->page_out()) send(wire::PagedOut{});
     else send(wire::Unpageable{1});
 }
@@ -132,8 +133,24 @@ void Client::tell_askers() {
     answered_.notify_all();
 }
 
+/// See Note [Descriptors that are gone]: an iteration that has begun is finished first.
+void Client::lose_descriptors_when_outside() {
+    lost_ = true;
+    memory_->set_alone(true);
+    tell_askers();
+    while (!turns_->withdraw()) {
+        if (descriptors_lost_) return;
+        if (turns_->word().state == control::State::kRevoked) {
+            drain();
+            turns_->acknowledge();
+        }
+        ::poll(nullptr, 0, 20);
+    }
+    lose_descriptors();
+}
+
 bool Client::pause() {
-    pollfd stop{stop_.get(), POLLIN, 0};
+    pollfd stop{stop_seen_.get(), POLLIN, 0};
     ::poll(&stop, 1, 20);
     return !stopping_;
 }
@@ -164,7 +181,7 @@ bool Client::reattach() {
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
-            if (failed_) ::shutdown(socket_.get(), SHUT_RD);  // meanwhile: it is left again at once
+            if (const int socket = socket_.get(); failed_ && socket >= 0) ::shutdown(socket, SHUT_RD);  // left again at once
             return true;
         }
         memory_->set_alone(true);

@@ -43,17 +43,31 @@ Memory::Memory(ControlPage& page, device::ClientMemory& device, Provider& provid
 
 Memory::~Memory() = default;
 
+// Note [Nobody waits to free]
+// A function that a stream calls (cuLaunchHostFunc) may free a block, and everything that the stream was given later waits for
+// it. If it in turn waited for our lock, whose holder waits for that stream, nothing would ever go on. So a block that is freed
+// while the lock is taken is only noted down, and whoever takes or has the lock sees to it.
+void Memory::free_all_deferred() {
+    std::vector<Freed> freed;
+    {
+        const std::lock_guard lock(deferred_mutex_);
+        freed.swap(deferred_);
+        any_deferred_.store(false, std::memory_order_relaxed);
+    }
+    for (const Freed& block : freed) free_now(block.start, block.inside);
+}
+
 // -------------------------------------------------------------------------------------------------------- allocation
 
 void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
     if (size < kManagedMin && device_.is_host()) {
         void* block = nullptr;
         if (::posix_memalign(&block, 64, std::max<std::size_t>(size, 1)) != 0) return nullptr;
-        const std::lock_guard lock(mutex_);
+        const auto lock = this->lock();
         count_private(static_cast<std::int64_t>(::malloc_usable_size(block)));
         return block;
     }
-    std::unique_lock lock(mutex_);
+    auto lock = this->lock();
     return allocate_managed(lock, size, kind, inside);
 }
 
@@ -67,7 +81,7 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
 // the memory is alive, on all streams.
 std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size, bool inside) {
     if (size < kManagedMin) return std::nullopt;
-    std::unique_lock lock(mutex_);
+    auto lock = this->lock();
     if (!has_home_) {
         home_ = stream;
         has_home_ = true;
@@ -82,7 +96,7 @@ std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size
 }
 
 void Memory::used_on(const void* start, device::Stream stream) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     const auto found = blocks_.find(start);
     if (found == blocks_.end() || stream == found->second.stream) return;
     std::vector<device::Stream>& others = found->second.others;
@@ -98,12 +112,13 @@ void Memory::note_uses(const Block& block) {
 
 void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside) {
     if (size > device_.window_size()) return nullptr;
+    look_after_late();
     size = Arena::rounded(std::max<std::uint64_t>(size, 1));
     if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
     const Predictor::Allocation allocation = predictor_.allocated(size, home_, kind_);
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && (allocation.dies || mispredicts()));
-    void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
-                                           : allocate_private(lock, size, true, &allocation);
+    const bool to_lane = ephemeral && mapped_ > 0 && !threaded_;
+    void* block = to_lane ? allocate_in_lane(lock, size, allocation) : allocate_private(lock, size, true, &allocation);
     if (!block) predictor_.freed(allocation.ticket);  // what never was has not survived
     return block;
 }
@@ -117,10 +132,11 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
             return enter(Place::kLane, *offset, size, &allocation);
         }
         if (!late_.empty() || leftovers_.bytes() > 0) {  // that may be all that is missing
-            if (device_.asynchronous()) wait_for_late();
-            leftovers_.give_back_all();
-            note_held();
-            continue;
+            if (!device_.asynchronous() || wait_for_late()) {
+                leftovers_.give_back_all();
+                note_held();
+                continue;
+            }
         }
         // No less than T: this thread may have come in before the first one has told what may be used.
         const std::uint64_t stated = std::min(mapped_, page_.ephemeral.load(std::memory_order_relaxed));
@@ -130,6 +146,7 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
         lock.unlock();
         const bool given = provider_.ask(needs);
         lock.lock();
+        free_deferred();
         if (!given && !alone_) return nullptr;
         if (mapped_ >= needs.ephemeral) lane_.set_limit(std::max(lane_.limit(), needs.ephemeral));
     }
@@ -138,22 +155,17 @@ void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t
 void* Memory::allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
                                const Predictor::Allocation* allocation) {
     while (inside && !alone_ && in_use_ + size > room_) {
-        if (!late_.empty()) {
-            wait_for_late();
-            continue;
-        }
+        if (!late_.empty() && wait_for_late()) continue;
         const Needs needs{with_slack(in_use_ + size), mapped_ > 0 ? lane_.limit() : 0};
         lock.unlock();
         const bool given = provider_.ask(needs);
         lock.lock();
+        free_deferred();
         if (given) room_ = std::max(room_, needs.persistent);
         else if (!alone_) return nullptr;
     }
     auto offset = private_.allocate(size);
-    if (!offset && !late_.empty()) {
-        wait_for_late();
-        offset = private_.allocate(size);
-    }
+    if (!offset && !late_.empty() && wait_for_late()) offset = private_.allocate(size);
     if (!offset) return nullptr;
     if (!back({*offset, size})) {
         private_.free(*offset);
@@ -193,8 +205,7 @@ bool Memory::back(device::Range range) {
         return done == missing.size();
     };
     bool backed = go_on();
-    if (!backed) {  // what is kept for later may be what is missing now
-        wait_for_late();
+    if (!backed && wait_for_late()) {  // what is kept for later may be what is missing now
         leftovers_.give_back_all();
         backed = go_on();
     }
@@ -210,22 +221,34 @@ void Memory::mark_streams() {
     device_.uses(home_);
     for (const Late& late : late_) note_uses(late.block);
     device_.fence();
+    ++fences_;
 }
 
-/// All that is free by our books is free for good.
-void Memory::wait_for_late() {
+/// All that is free by our books is free for good. False: a stream captures a graph, and what it did before cannot be waited
+/// for.
+bool Memory::wait_for_late() {
     mark_streams();
+    if (device_.captures()) return false;
     device_.drain();
-    release_late(~std::uint64_t{0});
+    release_late();
+    free_deferred();
     for (const auto& [start, block] : blocks_) {
         if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
     }
+    return true;
+}
+
+/// Where no boundary comes, what other streams have used must not pile up until the device is full.
+void Memory::look_after_late() {
+    if (late_bytes_ <= in_use_ / 2 + kKeptBytes || !device_.passed()) return;
+    release_late();
+    if (!late_.empty()) mark_streams();
 }
 
 std::uint64_t Memory::give_back() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     const std::uint64_t before = device_.backed();
-    if (device_.asynchronous()) wait_for_late();
+    if (device_.asynchronous() && !wait_for_late()) return 0;
     leftovers_.give_back_all();
     note_held();
     return before - device_.backed();
@@ -248,19 +271,44 @@ void Memory::count_private(std::int64_t change) {
 }
 
 // Note [Other threads]
-// A thread that is not inside, one that writes logs, say, may use a block of the iteration at any time, also while the
-// boundary evacuates it: no waiting helps against work that the device is given just then. So what such a thread frees is
-// taken for a survivor, and the next one like it is private.
+// A thread that is in no iteration may use a block at any time, also while a boundary would evacuate it: what it writes just
+// then would be lost, and what it gives a GPU to do would find nothing mapped. So in a process in which such threads use the
+// memory nothing is moved: every block is private, and stays where it is. That such a thread is about to start is told
+// (set_threaded), and what the lane holds leaves it before. A second thread that begins an iteration tells by that: what is in
+// the lane by then stays there, and the lane is kept, until it is freed. Threads that work for the one inside, and that it waits
+// for, are no such threads.
+//
+// Where we are not told, a block that is freed by a thread in no iteration is taken for a survivor: the next one like it is
+// private.
+void Memory::set_threaded(bool threaded, bool move_out) {
+    const auto lock = this->lock();
+    if (threaded && !threaded_ && move_out && lane_blocks_ > 0) {
+        mark_streams();
+        if (!device_.captures()) clear_lane();
+    }
+    threaded_ = threaded;
+}
+
 void Memory::free(void* start, bool inside) {
     if (!start) return;
     if (!owns(start)) {
         {
-            const std::lock_guard lock(mutex_);
+            const auto lock = this->lock();
             count_private(-static_cast<std::int64_t>(::malloc_usable_size(start)));
         }
         return ::free(start);
     }
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) {
+        free_deferred();
+        return free_now(start, inside);
+    }
+    const std::lock_guard deferred(deferred_mutex_);  // see Note [Nobody waits to free]
+    deferred_.push_back({start, inside});
+    any_deferred_.store(true, std::memory_order_release);
+}
+
+void Memory::free_now(void* start, bool inside) {
     const auto found = blocks_.find(start);
     if (found == blocks_.end()) return;  // freed twice: there is nothing sensible to do in someone else's process
     const Block block = found->second;
@@ -277,7 +325,7 @@ void Memory::free(void* start, bool inside) {
     const bool in_flight = !block.others.empty() || block.stream != home_;  // see Note [Streams]
     if (!in_flight || reuse_at_once_) return release(block);
     note_uses(block);
-    late_.push_back({block, iteration_});
+    late_.push_back({block, fences_});
     late_bytes_ += block.size;
 }
 
@@ -298,10 +346,10 @@ void Memory::release(const Block& block) {
     count_private(-static_cast<std::int64_t>(block.size));
 }
 
-/// Those that were freed before this iteration are through.
-void Memory::release_late(std::uint64_t freed_before) {
+/// REQUIRES: the last fence has passed. Those that were freed before it are through.
+void Memory::release_late() {
     std::erase_if(late_, [&](const Late& late) {
-        if (late.iteration >= freed_before) return false;
+        if (late.fences >= fences_) return false;
         late_bytes_ -= late.block.size;
         release(late.block);
         return true;
@@ -331,25 +379,25 @@ void Memory::give_back_leftovers(bool drained, bool passed) {
 }
 
 bool Memory::in_lane(const void* block) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     const auto found = blocks_.find(block);
     return found != blocks_.end() && found->second.place == Place::kLane;
 }
 
 std::uint64_t Memory::private_bytes() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     return in_use_;
 }
 
 Memory::Usage Memory::usage() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     Usage usage = usage_;
     usage.reserved = device_.backed() + lane_.in_use();
     return usage;
 }
 
 void Memory::reset_peaks() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     usage_.in_use_peak = usage_.in_use;
     usage_.reserved_peak = device_.backed() + lane_.in_use();
 }
@@ -362,7 +410,7 @@ bool Memory::owns(const void* block) const {
 // --------------------------------------------------------------------------------------------------------- iterations
 
 void Memory::turn_begins() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     device_.turn_begins(home_);
     const std::uint64_t room = page_.room.load(std::memory_order_relaxed);
     if (room > 0) {  // a profiling turn
@@ -374,25 +422,29 @@ void Memory::turn_begins() {
 }
 
 bool Memory::boundary() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     // The last fence was at the last boundary: what was freed before that is through. The one below has hardly passed yet.
     const bool in_flight = device_.asynchronous();
     const bool passed = !in_flight || ((!late_.empty() || leftovers_.bytes() > 0) && device_.passed());
-    if (passed && !late_.empty()) release_late(iteration_);
+    if (passed && !late_.empty()) release_late();
     if (in_flight) mark_streams();
-    const bool drain = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
+    // What a stream was given before it began to capture a graph cannot be waited for: the lane stays ours meanwhile.
+    const bool waitable = !in_flight || !device_.captures();
+    const bool wanted = lane_blocks_ > 0 || !dead_.empty() || late_bytes_ > in_use_ / 2 + kKeptBytes;
+    const bool drain = wanted && waitable;
     if (drain) {
         device_.drain();
-        release_late(iteration_ + 1);
+        release_late();
+        free_deferred();
     }
-    const bool clean = clear_lane();
+    const bool clean = waitable && clear_lane();
     if (clean) bring_back_lane();
     if (!steps_.empty() || peak_ != at_boundary_ || iteration_ == 0) learn();
     // What one iteration needed beyond P the next may not.
     if (mapped_ > 0) room_ = std::max(std::min(room_, page_.persistent.load(std::memory_order_relaxed)), in_use_);
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     ++iteration_;
-    if (leftovers_.bytes() > 0) give_back_leftovers(drain, passed);
+    if (leftovers_.bytes() > 0 && waitable) give_back_leftovers(drain, passed);
     if (in_flight) {
         note_held();
         const std::uint64_t backed = device_.backed();
@@ -410,7 +462,7 @@ void Memory::change_home() {
 }
 
 void Memory::learn() {
-    const Needs needs = missed_ > 0 ? replay() : Needs{peak_, lane_.peak()};
+    const Needs needs = missed_ > 0 && !threaded_ ? replay() : Needs{peak_, lane_.peak()};
     persistent_.add(needs.persistent);
     ephemeral_.add(needs.ephemeral);
     page_.persistent.store(with_slack(persistent_.get()), std::memory_order_relaxed);
@@ -471,7 +523,9 @@ void Memory::bring_back_lane() {
 /// True if nothing alive is left in the lane.
 bool Memory::clear_lane() {
     if (lane_blocks_ == 0) return true;
+    if (threaded_) return false;                    // see Note [Other threads]
     if (!device_.drain_everything()) return false;  // it may be in use on streams that we were never told of
+    free_deferred();
     if (evacuate_all()) return true;
     leftovers_.give_back_all();  // that may be the memory that was missing
     return evacuate_all();
@@ -488,13 +542,13 @@ bool Memory::evacuate_all() {
 // -------------------------------------------------------------------------------------------------------------- lanes
 
 bool Memory::add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     if (first == 0) leave_lane();
     return device_.add_lane_memory(first, std::move(pieces));
 }
 
 bool Memory::map_lane(std::uint64_t size) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     size = Arena::rounded(size);
     if (size < mapped_) device_.drain();
     if (!device_.resize_lane(size)) return false;
@@ -504,7 +558,7 @@ bool Memory::map_lane(std::uint64_t size) {
 }
 
 void Memory::unmap_lane() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     leave_lane();
 }
 
@@ -516,19 +570,19 @@ void Memory::leave_lane() {
 }
 
 std::uint64_t Memory::mapped() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     return mapped_;
 }
 
 void Memory::set_room(std::uint64_t persistent) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     room_ = persistent;
 }
 
 // ------------------------------------------------------------------------------------------------------------- paging
 
 bool Memory::page_out() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     if (paged_) return true;
     leftovers_.give_back_all();
     std::vector<device::Range> ranges;
@@ -540,7 +594,7 @@ bool Memory::page_out() {
 }
 
 bool Memory::page_in() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     if (!paged_) return true;
     if (!device_.page_in()) return false;
     paged_ = false;
@@ -548,24 +602,31 @@ bool Memory::page_in() {
 }
 
 bool Memory::paged() {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     return paged_;
 }
 
 // --------------------------------------------------------------------------------------------------------------- fork
 
-void Memory::before_fork(bool quiet) {
+void Memory::before_fork() {
     mutex_.lock();
-    if (lane_blocks_ == 0 || !quiet || !device_.survives_fork()) return;
-    evacuate_all();
+    deferred_mutex_.lock();
+    if (lane_blocks_ == 0) return;
+    std::vector<device::Range> alive;
+    for (const auto& [start, block] : blocks_) {
+        if (block.place == Place::kLane) alive.push_back({block.offset, block.size});
+    }
+    device_.prepare_fork(alive);
 }
 
 void Memory::after_fork_in_parent() {
     device_.in_parent();
+    deferred_mutex_.unlock();
     mutex_.unlock();
 }
 
 void Memory::after_fork_in_child() {
+    deferred_mutex_.unlock();
     mutex_.unlock();
     device_.in_child();
 }
@@ -573,7 +634,7 @@ void Memory::after_fork_in_child() {
 // ------------------------------------------------------------------------------------------------------------- alone
 
 void Memory::set_alone(bool alone) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = this->lock();
     alone_ = alone;
     observed_ = 0;
     if (alone && device_.asynchronous()) return;  // then they are of use as they are

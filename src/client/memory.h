@@ -57,6 +57,9 @@ public:
     /// Work on this stream uses the block as well.
     void used_on(const void* block, device::Stream stream);
     bool in_lane(const void* block);
+    /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them does so yet,
+    /// and what is in the lane leaves it now.
+    void set_threaded(bool threaded, bool move_out);
     std::uint64_t private_bytes();
     /// Of managed blocks; peaks since reset_peaks().
     struct Usage {
@@ -102,9 +105,8 @@ public:
     bool owns(const void* block) const;
 
     // ---- fork; nothing may change in between ----
-    /// The child inherits no lane: what is alive there is evacuated, so that it has a copy of that, too. `quiet`: nobody but
-    /// the caller is writing to it.
-    void before_fork(bool quiet);
+    /// The child inherits no lane, and is to have a copy of what is alive there.
+    void before_fork();
     void after_fork_in_parent();
     /// The lane's descriptor is not for it. What it inherited is the parent's to free.
     void after_fork_in_child();
@@ -141,6 +143,18 @@ private:
         unsigned count_ = 0;
     };
 
+    /// Every call from outside takes it. See Note [Nobody waits to free].
+    std::unique_lock<std::mutex> lock() {
+        std::unique_lock lock(mutex_);
+        free_deferred();
+        return lock;
+    }
+    /// REQUIRES: the lock.
+    void free_deferred() {
+        if (any_deferred_.load(std::memory_order_acquire)) free_all_deferred();
+    }
+    void free_now(void* start, bool inside);
+    void free_all_deferred();
     bool mispredicts() const { return mispredict_every_ > 0 && iteration_ % mispredict_every_ == 0; }
     void* allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside);
     void* allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size, const Predictor::Allocation& allocation);
@@ -150,9 +164,10 @@ private:
     bool back(device::Range range);
     void release(const Block& block);
     void note_uses(const Block& block);
-    void release_late(std::uint64_t freed_before);
+    void release_late();
     void mark_streams();
-    void wait_for_late();
+    bool wait_for_late();
+    void look_after_late();
     void change_home();
     void note_held();
     void leave_lane();
@@ -172,6 +187,13 @@ private:
     Provider& provider_;
 
     std::mutex mutex_;
+    struct Freed {
+        void* start;
+        bool inside;
+    };
+    std::mutex deferred_mutex_;  ///< held for a moment only, whatever else is
+    std::vector<Freed> deferred_;
+    std::atomic<bool> any_deferred_{false};
     Predictor predictor_;
     Arena lane_{0};
     Arena private_;
@@ -194,11 +216,12 @@ private:
     Usage usage_;
     bool paged_ = false;
     bool alone_ = true;
+    bool threaded_ = false;
 
     // See Note [Streams].
     struct Late {
         Block block;
-        std::uint64_t iteration;  ///< in which it was freed
+        std::uint64_t fences;  ///< before it was freed
     };
     device::Stream home_ = 0;
     bool has_home_ = false;
@@ -206,6 +229,7 @@ private:
     std::optional<device::Stream> refused_;  ///< a stream that was turned away in this iteration
     std::vector<Late> late_;
     std::uint64_t late_bytes_ = 0;
+    std::uint64_t fences_ = 0;
     std::vector<device::Range> dead_;  ///< evacuated, and freed since: the lane comes back there at the next boundary
     bool reuse_at_once_ = false;
 };

@@ -94,7 +94,7 @@ public:
     bool page_in() override { return real_->page_in(); }
     void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
     void in_parent() override { real_->in_parent(); }
-    bool survives_fork() const override { return real_->survives_fork(); }
+    void prepare_fork(const std::vector<device::Range>& ranges) override { real_->prepare_fork(ranges); }
     void in_child() override { real_->in_child(); }
     bool asynchronous() const override { return work_in_flight || real_->asynchronous(); }
     void uses(device::Stream stream) override { used.insert(stream); }
@@ -106,10 +106,15 @@ public:
         ++fences;
         marked = std::exchange(used, {});
     }
-    bool passed() override { return has_passed; }
-    void drain() override { ++drains; }
+    bool passed() override { return has_passed && !capturing; }
+    bool captures() const override { return capturing; }
+    void drain() override {
+        ++drains;
+        if (on_drain) on_drain();
+    }
     bool drain_everything() override {
         ++drains_of_everything;
+        if (on_drain) on_drain();
         return !fail_drain;
     }
     void turn_begins(device::Stream) override {}
@@ -126,6 +131,7 @@ public:
     bool fail_order = false;
     bool work_in_flight = false;  ///< as on a device that works by itself
     bool has_passed = true;
+    bool capturing = false;
     int fences = 0;
     int drains = 0;
     int drains_of_everything = 0;
@@ -136,6 +142,7 @@ public:
     std::uint64_t held_most = kPlenty;                    ///< no more than that is there
     std::uint64_t held_most_to_evacuate = kPlenty;        ///< ... and for that
     std::function<void(const std::string&)> on_take_out;  ///< memory leaves the address space, by this call
+    std::function<void()> on_drain;                       ///< what the device does before it has drained
 
 private:
     void takes_out(const char* call) const {

@@ -41,7 +41,7 @@ std::uint64_t resident(const std::vector<const void*>& blocks) {
 /// Runs `check` in a child process; true if that says so.
 template <typename Check>
 bool in_a_child(Memory& memory, const Check& check) {
-    memory.before_fork(/*quiet=*/true);
+    memory.before_fork();
     const pid_t child = ::fork();
     if (child == 0) {
         memory.after_fork_in_child();
@@ -169,7 +169,7 @@ TEST_F(MemoryTest, AChildHasACopyOfWhatIsInTheLane) {
     EXPECT_TRUE(in_a_child(
         *memory_, [&] { return holds(a, 3 * kMiB, 1) && !readable(beyond) && memory_->owns(a) && memory_->owns(beyond); }));
     EXPECT_TRUE(holds(a, 3 * kMiB, 1));
-    EXPECT_FALSE(memory_->in_lane(a));  // for this time
+    EXPECT_TRUE(memory_->in_lane(a));  // a thread of the parent may be using it
     memory_->free(a);
     EXPECT_TRUE(memory_->boundary());
     memory_->turn_begins();
@@ -185,7 +185,7 @@ TEST_F(MemoryTest, AChildBornWhilePagedKeepsWhatItInherited) {
     EXPECT_TRUE(in_a_child(*memory_, [&] { return holds(a, 4 * kMiB, 1); }));
     int go[2];
     ASSERT_EQ(::pipe(go), 0);
-    memory_->before_fork(/*quiet=*/true);
+    memory_->before_fork();
     const pid_t child = ::fork();
     if (child == 0) {
         memory_->after_fork_in_child();

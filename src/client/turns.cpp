@@ -19,9 +19,12 @@ std::uint64_t now_ns() {
 
 namespace {
 
-/// A thread inside an iteration may wait for another thread of the job, which waits to get in: longer than this nobody waits
-/// for a boundary of the job's own.
+// Note [Threads that wait for each other]
+// A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model), which waits to
+// get in, since the grant is wanted back and there is to be a boundary first. So it is let in as soon as those inside are
+// seen to do nothing, and in any case after kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
+constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
 
 /// The half of the word with state and flags (little-endian).
 std::uint32_t* futex_of(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::uint32_t*>(&word); }
@@ -51,12 +54,27 @@ bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
 
 void Turns::wake() const { ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-void Turns::notify() const {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(notify_, &one, sizeof one));
+Turns::Entry Turns::entered(const control::Word& before, std::uint64_t now) {
+    if (before.state == control::State::kRunning) return Entry::kJoined;
+    page_.begun_ns.store(now, std::memory_order_release);
+    if (before.state == control::State::kIdle || before.kept) return Entry::kJoined;
+    turns_.fetch_add(1, std::memory_order_relaxed);
+    return Entry::kNewTurn;
 }
 
-Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns, std::uint64_t since_ns) {
+std::optional<Turns::Entry> Turns::try_begin() {
+    std::uint64_t seen = page_.word.load(std::memory_order_acquire);
+    for (;;) {
+        const control::Word before = control::unpack(seen);
+        const control::Begin step = control::begin(before);
+        if (!step.entered) return std::nullopt;
+        const std::uint64_t next = control::pack(step.next);
+        if (page_.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire))
+            return entered(before, now_ns());
+    }
+}
+
+Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std::uint64_t since_ns) {
     std::uint64_t since = 0;
     bool interrupted = false;
     bool insist = false;
@@ -64,33 +82,28 @@ Turns::Entry Turns::begin(const std::function<bool()>& give_up, std::uint64_t at
         if (since != 0) waited_ns_.fetch_add(now - since, std::memory_order_relaxed);
     };
     for (;;) {
-        control::State before{};
-        bool kept = false;
+        control::Word before;
         const control::Begin step = change([&](const control::Word& word) {
-            before = word.state;
-            kept = word.kept;
+            before = word;
             return control::begin(word, insist);
         });
-        if (step.entered) {
-            const std::uint64_t now = now_ns();
-            note_wait(now);
-            if (before == control::State::kRunning) return Entry::kJoined;
-            page_.begun_ns.store(now, std::memory_order_release);
-            if (before == control::State::kIdle || kept) return Entry::kJoined;
-            turns_.fetch_add(1, std::memory_order_relaxed);
-            return Entry::kNewTurn;
-        }
         const std::uint64_t now = now_ns();
+        if (step.entered) {
+            note_wait(now);
+            return entered(before, now);
+        }
         if (since == 0) since = now;
         const std::uint64_t so_far = now - since;
-        insist = now - (since_ns != 0 ? since_ns : since) >= kInsistAfterNs;
-        if (step.notify) notify();
-        if (give_up()) return Entry::kGivenUp;
+        const bool others_inside = step.next.state == control::State::kRunning;
+        insist = now - (since_ns != 0 ? since_ns : since) >= kInsistAfterNs || (others_inside && waiting.others_rest());
+        if (step.notify) notify_();
+        if (waiting.give_up()) return Entry::kGivenUp;
         if (at_most_ns != kForEver && (interrupted || so_far >= at_most_ns)) {
             note_wait(now);
             return Entry::kWaiting;
         }
-        interrupted = !wait(step.next, at_most_ns - so_far);
+        if (insist && others_inside) continue;
+        interrupted = !wait(step.next, std::min(at_most_ns - so_far, others_inside ? kLookAtOthersNs : kForEver));
     }
 }
 
@@ -121,7 +134,7 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
         return control::settle(word, drained, clean);
     });
     if (settled.wake) wake();
-    if (settled.notify) notify();
+    if (settled.notify) notify_();
     return true;
 }
 
@@ -134,7 +147,7 @@ void Turns::acknowledge() {
         const auto next = control::acknowledge(word);
         return next ? Acknowledged{*next, true} : Acknowledged{word, false};
     });
-    if (step.done) notify();
+    if (step.done) notify_();
 }
 
 bool Turns::withdraw() {

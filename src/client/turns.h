@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <utility>
 
 #include "wire/control_page.h"
 #include "wire/control_word.h"
@@ -13,10 +15,17 @@ namespace salus::client {
 /// CLOCK_MONOTONIC.
 std::uint64_t now_ns();
 
+/// What a thread that waits in begin() wants to know.
+struct Waiting {
+    std::function<bool()> give_up;  ///< nobody will grant anything
+    /// Those inside do nothing, and may be waiting for the thread that waits. Called every millisecond or so.
+    std::function<bool()> others_rest = [] { return false; };
+};
+
 class Turns {
 public:
-    /// `notify` is the eventfd that the service listens to.
-    Turns(ControlPage& page, int notify) : page_(page), notify_(notify) {}
+    /// `notify` tells the service to look at the word.
+    Turns(ControlPage& page, std::function<void()> notify) : page_(page), notify_(std::move(notify)) {}
 
     enum class Entry : std::uint8_t {
         kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
@@ -25,9 +34,11 @@ public:
         kWaiting,  ///< not yet: time is up, or a signal came. The wish stands
     };
     static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
-    /// Waits until this thread may be inside an iteration, or `give_up` returns true; it is asked now and then.
+    /// Without waiting: nothing if the thread has to, and then nothing has changed.
+    std::optional<Entry> try_begin();
+    /// Waits until this thread may be inside an iteration, or has to give up.
     /// `since_ns` is when this thread began to wait, if it has come back in between; 0: it has not.
-    Entry begin(const std::function<bool()>& give_up, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
+    Entry begin(const Waiting& waiting, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
 
     /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
     /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
@@ -47,19 +58,18 @@ public:
     std::uint64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
     std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
-    /// Tells the service to look at the word.
-    void notify() const;
-
 private:
     /// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
     template <typename Step>
     auto change(const Step& step);
+    /// `before`: the word that a thread entered from.
+    Entry entered(const control::Word& before, std::uint64_t now);
     /// False if a signal ended it.
     bool wait(const control::Word& seen, std::uint64_t at_most_ns) const;
     void wake() const;
 
     ControlPage& page_;
-    int notify_;
+    std::function<void()> notify_;
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> turns_{0};
 };

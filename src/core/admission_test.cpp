@@ -511,7 +511,7 @@ TEST_F(AdmissionTest, ALoneClientIsNotLeftStalledForEver) {
         while (others_are_clients && rig.at(idle).holds()) rig.idle(idle);
         ASSERT_TRUE(rig.runs(a));
         rig.need(a, 50, 500);
-        rig.pass(rig.engine.options().rehome_after - nanoseconds(1));
+        rig.pass(rig.engine.options().deny_after - nanoseconds(1));
         EXPECT_TRUE(rig.at(a).stalled);
         rig.pass(nanoseconds(1));
         EXPECT_FALSE(rig.at(a).stalled);
@@ -531,7 +531,7 @@ TEST_F(AdmissionTest, WhileOthersHaveTakenPartOfTheDeviceNobodyIsDeniedAtOnce) {
         ASSERT_TRUE(rig.runs(b));
         rig.need(b, 400, 0);
         EXPECT_EQ(rig.memory(), "unmap A 0; page-out A 10");
-        rig.pass(rig.engine.options().rehome_after - nanoseconds(1));
+        rig.pass(rig.engine.options().deny_after - nanoseconds(1));
         EXPECT_EQ(rig.memory(), "");
         if (comes_back) rig.set_capacity(1000);
         else rig.pass(nanoseconds(1));

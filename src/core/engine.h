@@ -46,6 +46,7 @@ struct EngineOptions {
     Duration review_every = milliseconds(500);  ///< how often ranks of waiters and residents are compared anew
     Duration reserve_after = minutes(30);       ///< a waiter that nothing else helps gets a reservation after this long
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
+    Duration deny_after = seconds(10);          ///< memory that may yet come is waited for so long
     unsigned profile_iterations = 2;
     bool strict = false;  ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
 };

@@ -338,8 +338,8 @@ void Engine::deny_if_stuck() {
         const bool goes_on = client->turn == Turn::kRunning || (client->turn == Turn::kHoldingIdle && client->yield_asked);
         if ((goes_on && !client->stopped) || client->residency == Residency::kPagingIn) return;
         if (client->on_device() && (client->refused || client->dropped)) return;     // about to go
-        if (client->stopped && now_ - client->stopped_at < options_.rehome_after) {  // it may go on, and make room
-            return look_again_at(client->stopped_at + options_.rehome_after);
+        if (client->stopped && now_ - client->stopped_at < options_.deny_after) {  // it may go on, and make room
+            return look_again_at(client->stopped_at + options_.deny_after);
         }
         if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
         if (client->lane != kNoLane && !client->mapped) return;
@@ -348,8 +348,8 @@ void Engine::deny_if_stuck() {
     // Where nobody waits for it there is time; and what is missing of the device may come back: that of jobs, say, which a
     // new service has not heard of yet.
     const bool may_wait = (others_want == 0 && stalled_ < 2) || capacity_ < largest_capacity_;
-    if (may_wait && now_ - last->stalled_at < options_.rehome_after) {
-        return look_again_at(last->stalled_at + options_.rehome_after);
+    if (may_wait && now_ - last->stalled_at < options_.deny_after) {
+        return look_again_at(last->stalled_at + options_.deny_after);
     }
     unstall(*last);
     ++statistics_.denials;

@@ -94,8 +94,8 @@ public:
     /// What starts here was freed while paged out: it need not come back.
     virtual void forget_paged(const std::byte* start) = 0;
 
-    /// Whether a child of fork() has what the parent has, and so needs copies of what is in the lane.
-    virtual bool survives_fork() const = 0;
+    /// Before fork(): keeps copies of these parts of the lane, which the child does not inherit and is to find in place.
+    virtual void prepare_fork(const std::vector<Range>& lane_ranges) = 0;
     /// After fork(), in the parent, and in the child: what was not inherited is taken again.
     virtual void in_parent() = 0;
     virtual void in_child() = 0;
@@ -111,6 +111,9 @@ public:
     /// Marks what the streams were given so far; and whether all that the last fence marked has ended.
     virtual void fence() = 0;
     virtual bool passed() = 0;
+    /// Whether the last fence met a stream that captures a graph. What such a stream was given before cannot be marked, and so
+    /// not be waited for.
+    virtual bool captures() const = 0;
     /// Waits for all that the last fence marked.
     virtual void drain() = 0;
     /// Waits for all that was given to the device in this process's context, also on streams that nobody named. False: it

@@ -141,7 +141,7 @@ salus_status salus_begin(salus_client* client) {
 
 salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind) {
     if (!client) return failed(SALUS_MISUSE, "no client");
-    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin(nanoseconds, kind); });
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin_once(nanoseconds, kind); });
     return status == SALUS_TOO_LARGE ? failed(status, kTooLarge) : status;
 }
 
@@ -252,9 +252,15 @@ salus_status salus_interpose(salus_client* client, const char* library) {
     });
 }
 
-salus_status salus_pin(salus_client* client) {
+salus_status salus_set_threaded(salus_client* client, int threaded) {
     if (!client) return failed(SALUS_MISUSE, "no client");
-    return guarded(client, SALUS_SYSTEM, [&] { return client->client.pin(), SALUS_OK; });
+    return guarded(client, SALUS_SYSTEM, [&] { return client->client.set_threaded(threaded != 0), SALUS_OK; });
+}
+
+salus_status salus_delegate(salus_client* client, int delegates) {
+    if (!client) return failed(SALUS_MISUSE, "no client");
+    client->client.delegate(delegates != 0);
+    return SALUS_OK;
 }
 
 salus_status salus_get_counters(salus_client* client, salus_counters* counters) {
@@ -277,7 +283,7 @@ salus_status salus_detach(salus_client* client) {
     if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
     salus_client* self = client;
     the_client.compare_exchange_strong(self, nullptr);
-    delete client;
+    if (!client->client.must_stay()) delete client;
     return SALUS_OK;
 }
 

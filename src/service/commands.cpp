@@ -26,6 +26,7 @@ std::string text_of(const json& document) { return document.dump(-1, ' ', false,
 std::string_view state_of(const Client& client, const Session& session, control::State word) {
     if (session.paused) return "paused";
     if (session.stopped) return "stopped";
+    if (session.asleep) return "asleep";
     if (client.refused) return "refused";
     if (client.dropped || session.disconnected) return "leaving";
     if (client.residency == Residency::kPagingOut || client.residency == Residency::kPagingIn) return "paging";

@@ -31,7 +31,7 @@ struct Options {
     std::string state;                 ///< directory for trace, logs and history; empty: the user's
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
-    Duration rehome_after = seconds(10);
+    Duration rehome_after = milliseconds(300);
     bool all_users = false;  ///< others than the one it runs as may attach; each has lanes of their own
 };
 
@@ -55,7 +55,7 @@ private:
     std::string log_level_ = "info";
     std::string users_ = "own";
     std::optional<double> min_turn_ms_;
-    double rehome_after_s_ = 10;
+    double rehome_after_s_ = 0.3;
 };
 
 /// Where a user's configuration is by default.

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -36,6 +37,13 @@ std::optional<std::uint64_t> start_time_of(int pid) {
     } catch (const std::exception&) {
         return std::nullopt;
     }
+}
+
+std::optional<Duration> cpu_time_of(int pid) {
+    clockid_t clock{};
+    timespec time{};
+    if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return std::nullopt;
+    return Duration{static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
 }
 
 bool is_stopped(int pid) {

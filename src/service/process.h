@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/time.h"
 #include "wire/socket.h"
 
 namespace salus::service {
@@ -13,6 +14,9 @@ wire::Descriptor open_pidfd(int pid);
 
 /// In clock ticks since boot; with the pid it names a process for good. Nothing if there is none.
 std::optional<std::uint64_t> start_time_of(int pid);
+
+/// Time that all its threads together have been on a processor. Nothing if there is none.
+std::optional<Duration> cpu_time_of(int pid);
 
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);

@@ -27,6 +27,13 @@
 namespace salus::service {
 namespace {
 
+/// Only the moment counts at which they came. What is no socket has nothing to be read.
+void discard_signals(int socket) {
+    char signals[256];
+    for (int i = 0; i < 16 && ::recv(socket, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {
+    }
+}
+
 /// A flood of connections must not cost the service its descriptors.
 constexpr std::size_t kConnectionsMax = 4096;
 /// A flood of messages from one must not keep it from the others.
@@ -297,7 +304,10 @@ void Server::step(Instant limit) {
     // Hand-overs first: somebody waits for them.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
-        if (Session* session = session_with(static_cast<std::uint32_t>(event.data.u64))) shell_->notified(*session);
+        Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
+        if (!session) continue;
+        discard_signals(session->notify.get());  // before the look at the word: one that comes later tells of something later
+        shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {
         const auto id = static_cast<std::uint32_t>(event.data.u64);
@@ -406,7 +416,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     if (before) shell_->died(*before);  // who comes again has left its lane
     // Before it is attached, so that a descriptor that cannot be watched costs nothing.
     if (session->notify && !watch(session->notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
-        refuse(connection, "its eventfd cannot be watched");
+        refuse(connection, "the descriptor it notifies through cannot be watched");
         return false;
     }
     session->epoll = epoll_.get();

@@ -29,6 +29,9 @@ constexpr Duration kLookAtProcessesEvery = milliseconds(100);
 /// How often the device is asked what its processes use, and which change of that matters.
 constexpr Duration kLookAtUsageEvery = milliseconds(500);
 constexpr Bytes kUsageMatters = mebibytes(8);
+/// Who has used so little of a processor for so long does nothing. See Note [Holders that do nothing].
+constexpr Duration kAsleepAfter = milliseconds(200);
+constexpr Duration kAsleepCpu = milliseconds(2);
 
 /// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
 /// which takes the time of some launches: clients measure that. To it comes the way of the grant, and the GPU's own switch
@@ -447,13 +450,39 @@ void Shell::look_at_holders() {
     }
 }
 
-void Shell::set_stopped(Session& session, bool stopped) {
-    const bool before = session.stopped || session.paused;
-    session.stopped = stopped;
-    const bool after = session.stopped || session.paused;
-    if (before == after) return;
-    if (after) feed(event::Stop{session.id});
-    else feed(event::Continue{session.id});
+/// To the engine all the reasons for which a client does nothing are one.
+void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
+    const bool before = session.inert();
+    session.*reason = value;
+    if (before == session.inert()) return;
+    if (before) feed(event::Continue{session.id});
+    else feed(event::Stop{session.id});
+}
+
+// Note [Holders that do nothing]
+// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). Whoever shares its lane would wait
+// for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for this
+// long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
+void Shell::look_whether_asleep(Session& session) {
+    const Instant at = now();
+    const Client* client = engine_.find(session.id);
+    const control::Word word = session.word();
+    const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
+    const Duration cpu = cpu_time_of(session.pid).value_or(Duration{});
+    if (!inside || cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen) {
+        session.cpu_seen = cpu;
+        session.cpu_seen_at = at;
+    }
+    const ControlPage& page = *session.page;
+    const std::uint64_t iterations = page.iterations.load(std::memory_order_relaxed);
+    const std::uint64_t usual = iterations > 0 ? page.busy_ns.load(std::memory_order_relaxed) / iterations : 0;
+    const std::int64_t since = std::min(static_cast<std::int64_t>(page.begun_ns.load(std::memory_order_relaxed)), at.ns);
+    const bool unusual = static_cast<std::uint64_t>(at.ns - since) / 4 > usual;
+    const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || session.asleep);
+    if (asleep == session.asleep) return;
+    log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.pid,
+        asleep ? "does nothing in the middle of an iteration" : "goes on with its iteration");
+    set_inert(session, &Session::asleep, asleep);
 }
 
 void Shell::tick() {
@@ -476,10 +505,12 @@ void Shell::tick() {
         if (stopped != session->stopped) {
             log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->pid,
                 stopped ? "is stopped" : "goes on");
-            set_stopped(*session, stopped);
+            set_inert(*session, &Session::stopped, stopped);
         }
+        look_whether_asleep(*session);
         // It hung up and has no lane mapped (it called exec, or was dropped and let go): nothing of it is left.
-        if (session->disconnected && !memory_->is_mapped_in(session->pid)) gone.push_back(session.get());
+        const bool left = session->page->left.load(std::memory_order_acquire) != 0;
+        if (left || (session->disconnected && !memory_->is_mapped_in(session->pid))) gone.push_back(session.get());
     }
     for (Session* session : gone) died(*session);
 }
@@ -504,7 +535,7 @@ void Shell::quiet() {
     }
     const bool processes_matter = anybody_waits() || !orphans_.empty() ||
                                   std::any_of(sessions_.begin(), sessions_.end(),
-                                              [](const auto& s) { return s.second->disconnected || s.second->stopped; });
+                                              [](const auto& s) { return s.second->disconnected || s.second->inert(); });
     if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
     keep_roster();
 }
@@ -519,13 +550,8 @@ void Shell::set_policy(const Policy& policy) {
 
 void Shell::pause(Session& session, bool paused) {
     if (session.paused == paused) return;
-    const bool before = session.stopped || session.paused;
-    session.paused = paused;
-    const bool after = session.stopped || session.paused;
-    if (before == after) return;
     tell_progress_of_holders();
-    if (after) feed(event::Stop{session.id});
-    else feed(event::Continue{session.id});
+    set_inert(session, &Session::paused, paused);
 }
 
 void Shell::adjust(Session& session, int priority, double weight, std::uint64_t iterations_total) {

@@ -50,6 +50,9 @@ struct Session {
     Duration waited;
     bool paused = false;                    ///< by `salus pause`
     bool stopped = false;                   ///< by a signal or a debugger
+    bool asleep = false;                    ///< it holds a lane in mid-iteration, and does nothing
+    Duration cpu_seen;                      ///< its time on processors, and ...
+    Instant cpu_seen_at;                    ///< ... when that was last seen to move
     bool disconnected = false;              ///< its process is, or may be, still there
     bool asks = false;                      ///< a thread of it waits for the answer to a Need
     LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
@@ -75,6 +78,7 @@ struct Session {
 
     control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
     bool responds() const { return static_cast<bool>(socket); }
+    bool inert() const { return paused || stopped || asleep; }
 };
 
 /// Time inside iterations, the present one included.
@@ -137,7 +141,8 @@ private:
     bool rests(const Session& session) const;
     bool any_holder_is_misjudged() const;
     bool holders_need_a_look() const;
-    void set_stopped(Session& session, bool stopped);
+    void set_inert(Session& session, bool Session::*reason, bool value);
+    void look_whether_asleep(Session& session);
     void remove(Session& session);
     bool complain(const Session& session, std::string_view why);
 

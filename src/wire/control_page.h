@@ -22,6 +22,7 @@ struct ControlPage {
     std::atomic<std::uint64_t> ephemeral{0};
     std::atomic<std::uint64_t> held_bytes{0};  ///< device memory behind its private windows
     std::atomic<std::uint64_t> quiet{0};       ///< 1: it exits, and nothing of it is in flight
+    std::atomic<std::uint64_t> left{0};        ///< 1: it has left, its lane too, and cannot say so in a message
 
     /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all; 0 for turns
     /// in a lane. Here and not in a message, since the grant would overtake that.

@@ -67,6 +67,15 @@ class Client:
     def count(self, iterations):
         pass
 
+    def delegate(self):
+        pass
+
+    def delegated(self):
+        pass
+
+    def set_threaded(self, threaded):
+        pass
+
 
 class OnGpu(unittest.TestCase):
     def setUp(self):

@@ -43,8 +43,8 @@ SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_DECLARE)
 
 namespace {
 
-constexpr Status kInvalidValue = 1, kNotInitialised = 3, kNoDevice = 100, kInvalidDevice = 101, kInvalidContext = 201;
-constexpr Status kOperatingSystem = 304, kInvalidHandle = 400, kIllegalAddress = 700, kNotSupported = 801;
+constexpr Status kInvalidValue = 1, kNotInitialised = 3, kNoDevice = 100, kInvalidDevice = 101;
+constexpr Status kOperatingSystem = 304, kIllegalAddress = 700, kNotSupported = 801;
 constexpr Status kCaptureUnsupported = 900;
 constexpr const char* kMemoryName = "salus-standin-";  // and the device
 
@@ -103,7 +103,8 @@ struct Work {
     std::shared_ptr<Record> awaited = {};
     std::chrono::microseconds duration{0};
     std::optional<Clock::time_point> started = {};
-    std::function<bool()> run;  ///< false: it touched what is not mapped
+    std::function<bool()> run;        ///< false: it touched what is not mapped
+    std::function<void()> host = {};  ///< instead: a function of the program's, which must call nothing of the driver's
 };
 struct Queue {
     PrimaryContext* context;
@@ -339,6 +340,17 @@ bool is_its_turn(const Queue& queue, const Work& work) {
     });
 }
 
+/// The stream waits for it, and the driver's lock is not held: the function may wait for whoever is in a call.
+std::optional<Clock::time_point> call_host(Queue& queue) {
+    const std::function<void()> function = queue.work.front().host;
+    state.mutex.unlock();
+    function();
+    state.mutex.lock();
+    queue.work.pop_front();
+    state.changed.notify_all();
+    return std::nullopt;
+}
+
 /// Runs what can be run, a piece of each stream. When to look again, if nothing could.
 std::optional<Clock::time_point> run_what_is_due() {
     std::optional<Clock::time_point> next;
@@ -360,6 +372,7 @@ std::optional<Clock::time_point> run_what_is_due() {
             next = next ? std::min(*next, due) : due;
             continue;
         }
+        if (work.host) return call_host(queue);
         if (!work.run()) state.is_dead = true;
         queue.work.pop_front();
         ran = true;
@@ -495,19 +508,6 @@ Status set_current(Context context) {
 }
 
 // --- memory
-
-Status get_limit(std::size_t* value, int limit) {
-    SALUS_STANDIN_ENTER(get_limit, kContext);
-    SALUS_STANDIN_REQUIRE(limit == kLimitStackSize);
-    *value = 1024;
-    return kSuccess;
-}
-
-Status set_limit(int limit, std::size_t) {
-    SALUS_STANDIN_ENTER(set_limit, kContext);
-    SALUS_STANDIN_REQUIRE(limit == kLimitStackSize);
-    return kSuccess;
-}
 
 Status memory_info(std::size_t* free, std::size_t* total) {
     SALUS_STANDIN_ENTER(memory_info, kContext);
@@ -669,6 +669,14 @@ Status work(Stream stream, Address start, std::size_t size, unsigned char value,
                          std::memset(pointer(start), value, size);
                          return true;
                      }});
+    return kSuccess;
+}
+
+Status launch_host_function(Stream stream, void (*function)(void*), void* data) {
+    SALUS_STANDIN_ENTER(launch_host_function, kContext);
+    Queue* const queue = queue_of(stream);
+    if (!queue) return kInvalidHandle;
+    enqueue(*queue, {.run = {}, .host = [=] { function(data); }});
     return kSuccess;
 }
 

@@ -16,7 +16,6 @@ using cuda::kPiece;
 using cuda::kPrivatePiece;
 using cuda::kSuccess;
 
-constexpr std::size_t kUsualStack = 1024;
 /// Large requests are not tried without a look at what there is.
 constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
 
@@ -160,7 +159,7 @@ public:
     void forget_paged(const std::byte*) override {}
 
     // CUDA does not survive fork(): a child has neither the memory nor the driver.
-    bool survives_fork() const override { return false; }
+    void prepare_fork(const std::vector<Range>&) override {}
     void in_parent() override {}
     void in_child() override {}
 
@@ -173,22 +172,30 @@ public:
 
     bool order(Stream first, Stream second) override {
         const Scope scope(*this);
-        if (captures(first) || captures(second)) return false;
+        if (state_of(first) == StreamState::kGone) return driver_.context_synchronize() == kSuccess;
+        if (state_of(first) != StreamState::kUsual || state_of(second) != StreamState::kUsual) return false;
         const cuda::Event event = record(first);
         return event && driver_.stream_wait_event(stream_of(second), event, 0) == kSuccess;
     }
 
     void fence() override {
-        set_current();  // every boundary comes here, and no more of a Scope is needed
+        const InContext in_context(*this);  // every boundary comes here, and no more of a Scope is needed
         const std::lock_guard lock(marks_mutex_);
         before_.swap(marked_);
         marked_.clear();
-        unmarked_ = false;
+        unmarked_ = abandoned_;
+        capturing_ = false;
         const auto was_marked = [&](Stream stream) {
             return std::find_if(before_.begin(), before_.end(), [&](const Mark& mark) { return mark.stream == stream; });
         };
         std::erase_if(used_, [&](Stream stream) {
-            const bool capturing = captures(stream);  // nothing runs of what it is given now; of what came before, some may
+            const StreamState state = state_of(stream);
+            if (state == StreamState::kGone) {  // whoever destroyed it need not have waited for its work
+                unmarked_ = abandoned_ = true;
+                return true;
+            }
+            // Nothing runs of what a capturing stream is given now; of what came before, some may.
+            const bool capturing = state == StreamState::kCaptures;
             const cuda::Event event = capturing ? nullptr : record(stream);
             if (event) {
                 marked_.push_back({stream, event});
@@ -198,14 +205,17 @@ public:
             }
             if (const auto earlier = was_marked(stream); earlier != before_.end()) marked_.push_back(*earlier);
             unmarked_ = unmarked_ || !capturing;
+            capturing_ = capturing_ || capturing;
             return false;  // the next fence tries again
         });
     }
 
+    bool captures() const override { return capturing_; }
+
     bool passed() override {
         const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
-        return !unmarked_ && std::all_of(marked_.begin(), marked_.end(),
+        return !unmarked_ && !capturing_ && std::all_of(marked_.begin(), marked_.end(),
                                          [&](const Mark& mark) { return driver_.event_query(mark.event) == kSuccess; });
     }
 
@@ -215,8 +225,11 @@ public:
         const std::vector<Mark> marked = marked_;
         const bool unmarked = unmarked_;
         lock.unlock();
-        if (unmarked) driver_.context_synchronize();
+        const bool at_rest = unmarked && driver_.context_synchronize() == kSuccess;
         for (const Mark& mark : marked) driver_.event_synchronize(mark.event);
+        if (!at_rest) return;
+        lock.lock();
+        abandoned_ = false;
     }
 
     bool drain_everything() override {
@@ -229,7 +242,8 @@ public:
         const std::lock_guard lock(marks_mutex_);
         turn_stream_ = stream;
         turn_.fences = 0;
-        if (captures(stream) || (!turn_.begin && driver_.event_create(&turn_.begin, 0) != kSuccess)) return;
+        if (state_of(stream) != StreamState::kUsual) return;
+        if (!turn_.begin && driver_.event_create(&turn_.begin, 0) != kSuccess) return;
         driver_.event_record(turn_.begin, stream_of(stream));
     }
 
@@ -262,12 +276,30 @@ private:
         std::uint64_t bytes;  ///< that are wanted
     };
 
-    /// While it lives the calling thread has the context (the framework's threads do anyway, the helper may not), and may
-    /// call what else would spoil a graph that is being captured, here or in another thread.
+    /// While it lives our context is the calling thread's. The helper has none, and a script may have made another GPU's
+    /// current: then a stream's number, 0 for one, would name a stream of that one.
+    class InContext {
+    public:
+        explicit InContext(const CudaClientMemory& memory) : driver_(memory.driver_) {
+            changed_ = driver_.get_current(&before_) != kSuccess || before_ != memory.context_;
+            if (changed_) driver_.set_current(memory.context_);
+        }
+        ~InContext() {
+            if (changed_) driver_.set_current(before_);
+        }
+        InContext(const InContext&) = delete;
+        InContext& operator=(const InContext&) = delete;
+
+    private:
+        const cuda::Driver& driver_;
+        cuda::Context before_ = nullptr;
+        bool changed_ = false;
+    };
+
+    /// ... and the thread may call what else would spoil a graph that is being captured, here or in another thread.
     class Scope {
     public:
-        explicit Scope(const CudaClientMemory& memory) : driver_(memory.driver_) {
-            memory.set_current();
+        explicit Scope(const CudaClientMemory& memory) : in_context_(memory), driver_(memory.driver_) {
             driver_.exchange_capture_mode(&mode_);
         }
         ~Scope() { driver_.exchange_capture_mode(&mode_); }
@@ -275,20 +307,24 @@ private:
         Scope& operator=(const Scope&) = delete;
 
     private:
+        InContext in_context_;
         const cuda::Driver& driver_;
         int mode_ = cuda::kCaptureModeRelaxed;
     };
 
-    void set_current() const {
-        cuda::Context current = nullptr;
-        if (driver_.get_current(&current) != kSuccess || !current) driver_.set_current(context_);
-    }
-
     static cuda::Stream stream_of(Stream stream) { return reinterpret_cast<cuda::Stream>(stream); }
 
-    bool captures(Stream stream) const {
-        int status = 0;
-        return driver_.stream_is_capturing(stream_of(stream), &status) == kSuccess && status != 0;
+    enum class StreamState : std::uint8_t { kUsual, kCaptures, kGone };
+    StreamState state_of(Stream stream) const {
+        int capturing = 0;
+        switch (driver_.stream_is_capturing(stream_of(stream), &capturing)) {
+            case kSuccess: return capturing != 0 ? StreamState::kCaptures : StreamState::kUsual;
+            case cuda::kInvalidHandle:
+            case cuda::kInvalidContext:
+            case cuda::kContextIsDestroyed: return StreamState::kGone;
+            // The default stream may not even be asked while another that it waits for captures.
+            default: return StreamState::kCaptures;
+        }
     }
 
     cuda::Event record(Stream stream) {
@@ -431,6 +467,8 @@ private:
     std::vector<Mark> marked_;  ///< by the last fence
     std::vector<Mark> before_;  ///< by the one before it
     bool unmarked_ = false;     ///< something could not be marked
+    bool abandoned_ = false;    ///< a stream was destroyed, and the context has not come to rest since
+    bool capturing_ = false;    ///< see captures()
     Stream turn_stream_ = 0;
     struct {
         cuda::Event begin = nullptr;
@@ -450,12 +488,6 @@ Result<std::unique_ptr<ClientMemory>> make_cuda_client_memory(Bytes capacity, co
     cuda::Status status = driver.retain_primary_context(&context, gpu.ordinal);
     if (status == kSuccess) status = driver.set_current(context);
     if (status != kSuccess) return Error{"no context on the GPU: " + driver.name_of(status)};
-    // Of a context of half a GiB half is stack for every thread that the GPU could run, which kernels hardly use; the driver
-    // makes it larger for those that do. What was set on purpose is left alone.
-    std::size_t stack = 0;
-    if (driver.get_limit(&stack, cuda::kLimitStackSize) == kSuccess && stack == kUsualStack) {
-        driver.set_limit(cuda::kLimitStackSize, kUsualStack / 2);
-    }
     // Twice the capacity, and one piece to copy through: gaps between blocks cost address space only.
     const std::uint64_t size = (static_cast<std::uint64_t>(capacity.count) / kPiece + 1) * 2 * kPiece;
     cuda::Address lane = 0;

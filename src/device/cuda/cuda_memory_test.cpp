@@ -192,7 +192,7 @@ TEST_F(CudaMemoryTest, AWindowShowsAsMuchOfTheLaneAsItIsTold) {
         const auto a = world.client();
         const auto b = world.client();
         EXPECT_EQ(a->lane_unit(), kPiece);
-        EXPECT_TRUE(a->asynchronous() && !a->is_host() && !a->survives_fork());
+        EXPECT_TRUE(a->asynchronous() && !a->is_host());
         EXPECT_TRUE(a->resize_lane(0));
         EXPECT_FALSE(a->resize_lane(1)) << "no memory ever came";
         EXPECT_FALSE(a->add_lane_memory(1, {})) << "the first ones are missing";

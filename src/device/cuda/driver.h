@@ -21,6 +21,9 @@ using Handle = std::uint64_t;
 inline constexpr Status kSuccess = 0;
 inline constexpr Status kOutOfMemory = 2;
 inline constexpr Status kNotReady = 600;
+inline constexpr Status kInvalidContext = 201;
+inline constexpr Status kInvalidHandle = 400;
+inline constexpr Status kContextIsDestroyed = 709;
 
 struct Uuid {
     unsigned char bytes[16];
@@ -51,7 +54,6 @@ inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
-inline constexpr int kLimitStackSize = 0;
 inline constexpr int kAttributeVirtualMemory = 102;      ///< virtual memory management is supported
 inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory can be passed on as descriptors
 
@@ -70,8 +72,6 @@ inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory
     X(get_current, "cuCtxGetCurrent", (Context * context))                                                                  \
     X(set_current, "cuCtxSetCurrent", (Context context))                                                                    \
     X(context_synchronize, "cuCtxSynchronize", ())                                                                          \
-    X(get_limit, "cuCtxGetLimit", (std::size_t * value, int limit))                                                         \
-    X(set_limit, "cuCtxSetLimit", (int limit, std::size_t value))                                                           \
     X(memory_info, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                            \
     X(memory_granularity, "cuMemGetAllocationGranularity",                                                                  \
       (std::size_t * granularity, const AllocationProperties* properties, int option))                                      \

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+
+#include "device/host/write_guard.h"
+#include "wire/guarded_descriptor.h"
 
 namespace salus::device {
 namespace {
@@ -33,21 +37,31 @@ bool write_all(int file, const std::byte* at, std::uint64_t size, std::int64_t p
 }
 
 /// Nameless, so that nothing is left behind however the process ends.
-int open_page_file() {
+wire::Descriptor open_page_file() {
     const char* named = std::getenv("SALUS_PAGE_DIR");
     for (const char* directory : {named, "/var/tmp", "/tmp"}) {
         if (!directory || !*directory) continue;
-        const int file = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (file >= 0 || directory == named) return file;
+        wire::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+        if (file || directory == named) return file;
     }
-    return -1;
+    return {};
+}
+
+/// Threads beside the one that waits in begin() and the helper. They may be workers that do nothing by themselves (OpenMP's,
+/// BLAS's), or a library's that writes to the memory at any time: nobody can tell.
+bool has_other_threads() {
+    struct stat threads {};
+    constexpr nlink_t kItselfAndParent = 2;
+    constexpr nlink_t kWaitsAndHelper = 2;
+    return ::stat("/proc/self/task", &threads) != 0 || threads.st_nlink > kItselfAndParent + kWaitsAndHelper;
 }
 
 // Note [Paged memory can be touched]
 // What is paged out stays mapped, privately, to the file that holds it. Whoever touches it, be it another thread of the job,
 // the kernel on its behalf, or a child process, finds what was there; a page that is written to becomes the process's own,
-// and paging in keeps it. Only writing while the bytes go out would be lost: so a client is paged only while it waits in
-// begin().
+// and paging in keeps it. Only writing while the bytes go out would be lost. A client is paged only while it waits in
+// begin(), and a native thread that writes all the same is held up until they are out (WriteGuard); where the kernel does not
+// let us do that, a process with other threads is not paged.
 class HostClientMemory : public ClientMemory {
 public:
     HostClientMemory(std::byte* lane, std::byte* own, std::uint64_t size, bool asynchronous)
@@ -58,7 +72,6 @@ public:
     ~HostClientMemory() override {
         ::munmap(lane_, size_);
         ::munmap(own_, size_);
-        if (file_ >= 0) ::close(file_);
     }
     HostClientMemory(const HostClientMemory&) = delete;
     HostClientMemory& operator=(const HostClientMemory&) = delete;
@@ -69,7 +82,7 @@ public:
 
     bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
         if (first != 0 || pieces.size() != 1) return false;
-        lane_file_ = std::move(pieces[0]);
+        lane_file_ = wire::GuardedDescriptor(std::move(pieces[0]));
         return true;
     }
 
@@ -88,15 +101,11 @@ public:
     }
 
     bool make_private(Range range) override {
-        void* copy = ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (copy == MAP_FAILED) return false;
-        std::memcpy(copy, lane_ + range.offset, range.size);
-        if (::mremap(copy, range.size, range.size, MREMAP_MAYMOVE | MREMAP_FIXED, lane_ + range.offset) != MAP_FAILED) {
-            evacuated_[range.offset] = range.size;
-            return true;
-        }
-        ::munmap(copy, range.size);
-        return false;
+        const WriteGuard guard({{lane_ + range.offset, range.size}});
+        void* copy = copy_of(range);
+        if (!copy || !move_into_lane(copy, range)) return false;
+        evacuated_[range.offset] = range.size;
+        return true;
     }
 
     bool restore_lane(Range range) override {
@@ -110,25 +119,27 @@ public:
     void discard_private(Range range) override { ::madvise(own_ + range.offset, range.size, MADV_DONTNEED); }
 
     bool page_out(const std::vector<Range>& private_ranges) override {
-        if (file_ < 0) file_ = open_page_file();
-        if (file_ < 0) return false;
+        if (!file_ || file_.lost()) file_ = wire::GuardedDescriptor(open_page_file());
+        const int file = file_.get();
+        if (file < 0) return false;
+        std::vector<WriteGuard::Part> parts;
+        for (const Range& range : private_ranges) parts.push_back({own_ + range.offset, range.size});
+        for (const auto& [offset, size] : evacuated_) parts.push_back({lane_ + offset, size});
+        const WriteGuard guard(parts);
+        if (!guard.holds() && has_other_threads()) return false;
         std::vector<Paged> moved;
+        moved.reserve(parts.size());
         std::int64_t position = 0;
-        const auto write = [&](std::byte* window, const std::vector<Range>& ranges) {
-            for (const Range& range : ranges) {
-                if (!write_all(file_, window + range.offset, range.size, position)) return false;
-                moved.push_back({window + range.offset, range.size, position});
-                position += static_cast<std::int64_t>(range.size);
-            }
-            return true;
-        };
-        std::vector<Range> evacuated;
-        for (const auto& [offset, size] : evacuated_) evacuated.push_back({offset, size});
-        const bool written = write(own_, private_ranges) && write(lane_, evacuated);
+        for (const WriteGuard::Part& part : parts) {
+            if (!write_all(file, part.at, part.size, position)) break;
+            moved.push_back({part.at, part.size, position});
+            position += static_cast<std::int64_t>(part.size);
+        }
+        const bool written = moved.size() == parts.size();
         // All is safe on disk before the first page is dropped. See Note [Paged memory can be touched].
         for (const Paged& range : moved) {
             if (!written) break;
-            ::mmap(range.at, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_, range.position);
+            ::mmap(range.at, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, range.position);
         }
         if (written) paged_ = std::move(moved);
         else
@@ -142,7 +153,7 @@ public:
         }
         for (const Paged& range : paged_) give_back_file(range);
         paged_.clear();
-        if (inherited_by_a_child_) ::close(std::exchange(file_, -1));
+        if (inherited_by_a_child_) file_.reset();
         inherited_by_a_child_ = false;
         return true;
     }
@@ -151,9 +162,18 @@ public:
         std::erase_if(paged_, [&](const Paged& range) { return range.at == start; });
     }
 
-    void in_parent() override { inherited_by_a_child_ = !paged_.empty(); }
+    // The parent's own blocks stay where they are, since other threads may be using them. Without memory for a copy the child
+    // finds nothing there.
+    void prepare_fork(const std::vector<Range>& lane_ranges) override {
+        for (const Range& range : lane_ranges) {
+            if (void* copy = copy_of(range)) for_child_.push_back({range, copy});
+        }
+    }
 
-    bool survives_fork() const override { return true; }
+    void in_parent() override {
+        inherited_by_a_child_ = !paged_.empty();
+        for (const auto& [range, copy] : std::exchange(for_child_, {})) ::munmap(copy, range.size);
+    }
 
     void in_child() override {
         // The lane was not inherited: its addresses are taken again, before anything of the child's own comes to lie there.
@@ -161,8 +181,8 @@ public:
             ::mmap(lane_ + range.offset, range.size, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
         });
-        if (file_ >= 0) ::close(file_);
-        file_ = -1;
+        for (const auto& [range, copy] : std::exchange(for_child_, {})) move_into_lane(copy, range);
+        file_.reset();
         lane_file_.reset();
     }
 
@@ -172,6 +192,7 @@ public:
     bool order(Stream, Stream) override { return true; }
     void fence() override {}
     bool passed() override { return true; }
+    bool captures() const override { return false; }
     void drain() override {}
     void turn_begins(Stream) override {}
     bool drain_everything() override { return true; }
@@ -200,9 +221,25 @@ private:
         if (from < to) act(Range{from, to - from});
     }
 
+    /// Private memory with what this part of the lane holds; nullptr if there is none.
+    void* copy_of(Range range) const {
+        void* copy = ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (copy == MAP_FAILED) return nullptr;
+        std::memcpy(copy, lane_ + range.offset, range.size);
+        return copy;
+    }
+    bool move_into_lane(void* copy, Range range) {
+        if (::mremap(copy, range.size, range.size, MREMAP_MAYMOVE | MREMAP_FIXED, lane_ + range.offset) != MAP_FAILED)
+            return true;
+        ::munmap(copy, range.size);
+        return false;
+    }
+
     bool map_lane(Range range) {
-        void* at = ::mmap(lane_ + range.offset, range.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-                          lane_file_.get(), static_cast<off_t>(range.offset));
+        const int file = lane_file_.get();
+        void* at = file < 0 ? MAP_FAILED
+                            : ::mmap(lane_ + range.offset, range.size, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, static_cast<off_t>(range.offset));
         if (at == MAP_FAILED) {
             unmap_lane(range);
             return false;
@@ -229,20 +266,22 @@ private:
     }
 
     void give_back_file(const Paged& range) const {
-        if (inherited_by_a_child_) return;
+        const int file = inherited_by_a_child_ ? -1 : file_.get();
+        if (file < 0) return;
         // Not ftruncate(): that would take the process's own copies of the pages as well.
-        ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.position, static_cast<off_t>(range.size));
+        ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.position, static_cast<off_t>(range.size));
     }
 
     std::byte* lane_;
     std::byte* own_;
     std::uint64_t size_;
     bool asynchronous_;
-    wire::Descriptor lane_file_;
+    wire::GuardedDescriptor lane_file_;
     std::uint64_t mapped_ = 0;                          ///< of the lane
     std::map<std::uint64_t, std::uint64_t> evacuated_;  ///< offset and size
-    int file_ = -1;
+    wire::GuardedDescriptor file_;  ///< holds what is paged out
     std::vector<Paged> paged_;
+    std::vector<std::pair<Range, void*>> for_child_;  ///< copies of parts of the lane, around fork()
     bool inherited_by_a_child_ = false;  ///< it reads from the file, too: its content must stay
 };
 

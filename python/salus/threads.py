@@ -1,0 +1,134 @@
+"""Tells when threads of the script's own may use tensors, which then must stay where they are.
+
+A thread that calls a model is seen by the client itself. Others are seen when they are started: every start of a Python thread
+passes here, and `tell(True)` returns before the thread runs. Threads that libraries start, and that touch no tensor, do not
+count. When all the others have ended, `tell(False)` is called at the start of the next iteration.
+"""
+
+import _thread
+import contextlib
+import functools
+import os
+import sys
+import threading
+
+# Threads that libraries start and that touch no tensors, by name, or by the module of their class, of what they run, or of who
+# starts them.
+_HARMLESS_NAMES = ("IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
+_HARMLESS_MODULES = (
+    "tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
+    "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.",
+    "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.")
+# These start threads for others.
+_STARTERS = ("threading", "concurrent.futures", "contextlib", "functools", __name__)
+
+
+class Threads:
+    """Of this process."""
+
+    def __init__(self, tell):
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._starting = 0          # between tell(True) and the start
+        self._unknown = False       # a thread was started that nobody can look for
+        self._seen = None           # the threads of the last look
+        self.others = False         # what was told last
+
+    def watch(self):
+        """From now on; what runs already counts."""
+        threads = self
+        original = threading.Thread.start
+
+        @functools.wraps(original)
+        def start(self, *args, **kwargs):
+            if _is_started_by_harmless():
+                self._salus_is_harmless = True
+            with threads._about_to_start(self):
+                return original(self, *args, **kwargs)
+
+        threading.Thread.start = start
+        start_new_thread = _thread.start_new_thread
+
+        @functools.wraps(start_new_thread)
+        def start_unknown(*args, **kwargs):
+            threads._unknown = True
+            with threads._about_to_start(None):
+                return start_new_thread(*args, **kwargs)
+
+        _thread.start_new_thread = start_unknown
+        os.register_at_fork(after_in_child=self._forked)
+        if _others():
+            self._set(True)
+
+    def look_again(self):
+        """Whether there are others still. Tells if there are none any more."""
+        threads = tuple(threading._active)
+        if threads != self._seen and not self._unknown:
+            self._seen = threads
+            with self._lock:
+                if self._starting == 0 and not _others():
+                    self._set(False)
+        return self.others
+
+    def _forked(self):
+        self._lock = threading.Lock()
+
+    def _about_to_start(self, thread):
+        harmless = thread is not None and _is_harmless(thread)
+        return contextlib.nullcontext() if harmless else _Starting(self)
+
+    def _set(self, others):
+        if others != self.others:
+            self.others = others
+            self._tell(others)
+
+
+class _Starting:
+    def __init__(self, threads):
+        self._threads = threads
+
+    def __enter__(self):
+        with self._threads._lock:
+            self._threads._starting += 1
+            self._threads._set(True)
+
+    def __exit__(self, *_):
+        with self._threads._lock:
+            self._threads._starting -= 1
+            self._threads._seen = None
+
+
+def _others():
+    current = threading.current_thread()
+    return any(thread is not current and not _is_harmless(thread) for thread in threading.enumerate())
+
+
+def _is_started_by_harmless():
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_STARTERS):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith(_HARMLESS_MODULES)
+
+
+def _is_harmless(thread):
+    if getattr(thread, "_salus_is_harmless", False):
+        return True
+    if not getattr(thread, "_initialized", True):  # threading will say so
+        return True
+    if thread.name in _HARMLESS_NAMES or thread.name.startswith("QueueFeederThread"):
+        return True
+    if type(thread).__module__.startswith(_HARMLESS_MODULES):
+        return True
+    target = getattr(thread, "_target", None)
+    if (getattr(target, "__module__", None) or "").startswith(_HARMLESS_MODULES):
+        return True
+    return isinstance(thread, threading._DummyThread) and _is_autograd(thread)
+
+
+def _is_autograd(thread):
+    """autograd's threads, which are native ones, work for the one that waits for them."""
+    try:
+        with open("/proc/self/task/%d/comm" % thread.native_id) as name:
+            return name.read().startswith("pt_autograd_")
+    except (OSError, TypeError):
+        return False

@@ -1,0 +1,37 @@
+// Holds up whoever writes to some memory of this process, for as long as the guard lives.
+//
+// By userfaultfd(2): a thread that writes to a page waits, in the kernel, and goes on when the guard is gone, on whatever is
+// mapped there by then. Reading goes on. Not every kernel lets everybody do this: see holds().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "wire/descriptor.h"
+
+namespace salus::device {
+
+class WriteGuard {
+public:
+    struct Part {
+        std::byte* at;
+        std::uint64_t size;
+    };
+    /// REQUIRES: whole pages, mapped as anonymous memory or from a memfd.
+    explicit WriteGuard(const std::vector<Part>& parts);
+    ~WriteGuard();
+    WriteGuard(const WriteGuard&) = delete;
+    WriteGuard& operator=(const WriteGuard&) = delete;
+
+    /// False: nobody is held up, since the kernel does not offer it, or not to us.
+    bool holds() const { return static_cast<bool>(faults_); }
+
+private:
+    bool protect(const Part& part) const;
+
+    wire::Descriptor faults_;
+    std::vector<Part> parts_;
+};
+
+}  // namespace salus::device

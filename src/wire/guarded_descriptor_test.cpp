@@ -1,0 +1,63 @@
+#include "wire/guarded_descriptor.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace salus::wire {
+namespace {
+
+Descriptor memory_file() { return Descriptor(::memfd_create("test", MFD_CLOEXEC)); }
+
+TEST(GuardedDescriptor, LiesWhereLoopsOverTheLowNumbersDoNotReach) {
+    const GuardedDescriptor guarded(memory_file());
+    EXPECT_GE(guarded.get(), 256);
+    EXPECT_TRUE(::fcntl(guarded.get(), F_GETFD) & FD_CLOEXEC);
+    EXPECT_FALSE(guarded.lost());
+}
+
+TEST(GuardedDescriptor, OneThatWasClosedIsLost) {
+    GuardedDescriptor guarded(memory_file());
+    ::close(guarded.get());
+    EXPECT_EQ(guarded.get(), -1);
+    EXPECT_TRUE(guarded.lost());
+    EXPECT_TRUE(guarded);
+}
+
+TEST(GuardedDescriptor, AnothersFileUnderTheSameNumberIsNeitherUsedNorClosed) {
+    const Descriptor others = memory_file();
+    int number = -1;
+    {
+        GuardedDescriptor guarded(memory_file());
+        number = guarded.get();
+        ASSERT_EQ(::dup2(others.get(), number), number);
+        EXPECT_EQ(guarded.get(), -1);
+        EXPECT_TRUE(guarded.lost());
+    }
+    EXPECT_NE(::fcntl(number, F_GETFD), -1);
+    ::close(number);
+}
+
+TEST(GuardedDescriptor, SocketsAreToldApart) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    const GuardedDescriptor one{Descriptor(pair[0])};
+    const Descriptor two(pair[1]);
+    const int number = one.get();
+    ASSERT_EQ(::dup2(two.get(), number), number);
+    EXPECT_TRUE(one.lost());
+    ::close(number);
+}
+
+TEST(GuardedDescriptor, WithoutOneNothingIsLost) {
+    const GuardedDescriptor none;
+    EXPECT_FALSE(none);
+    EXPECT_FALSE(none.lost());
+    EXPECT_EQ(none.get(), -1);
+}
+
+}  // namespace
+}  // namespace salus::wire
