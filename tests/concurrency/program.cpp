@@ -19,12 +19,6 @@
 #include "tests/concurrency/delegate.h"
 #include "tests/concurrency/store.h"
 
-// Until the library has them.
-extern "C" {
-__attribute__((weak)) salus_status salus_set_threaded(salus_client* client, int threaded);
-__attribute__((weak)) salus_status salus_delegate(salus_client* client, int delegates);
-}
-
 namespace salus::concurrency {
 namespace {
 
@@ -298,7 +292,7 @@ private:
 
     /// Temporary blocks and a result, made by a thread that is in no iteration itself.
     Block ask_delegate(bool inside) {
-        const bool tells = inside && begins_ > 0 && salus_delegate;
+        const bool tells = inside && begins_ > 0;
         if (tells) must(salus_delegate(program_.client, 1), "salus_delegate");
         Block result = program_.delegate->work(random_.next());
         if (tells) must(salus_delegate(program_.client, 0), "salus_delegate");
@@ -410,7 +404,7 @@ void run_threads(Program& program, Random random) {
         program.passes_on = random.chance(0.5);
         const bool starts_inside = random.chance(0.5);
         const auto start = [&] {
-            if (program.passes_on && salus_set_threaded) must(salus_set_threaded(program.client, 1), "salus_set_threaded");
+            if (program.passes_on) must(salus_set_threaded(program.client, 1), "salus_set_threaded");
             others.start();
         };
         if (starts_inside) first.iterate_with(start);
@@ -419,7 +413,7 @@ void run_threads(Program& program, Random random) {
         if (random.chance(0.03)) must(salus_stop_sharing(program.client), "salus_stop_sharing");
         place.step = "joining";
         others.join();
-        if (program.passes_on && salus_set_threaded) must(salus_set_threaded(program.client, 0), "salus_set_threaded");
+        if (program.passes_on) must(salus_set_threaded(program.client, 0), "salus_set_threaded");
         program.passes_on = false;
         first.run(static_cast<int>(random.integer(0, 4)));
     }
