@@ -367,6 +367,7 @@ public:
     }
     void join() {
         for (std::thread& thread : threads_) thread.join();
+        threads_.clear();
         program_.serve_left_behind();
         while (program_.serve_one()) {}
     }
@@ -403,9 +404,11 @@ void run_threads(Program& program, Random random) {
         Others others(program);
         program.passes_on = random.chance(0.5);
         const bool starts_inside = random.chance(0.5);
+        const bool waits_inside = random.chance(0.3);
         const auto start = [&] {
             if (program.passes_on) must(salus_set_threaded(program.client, 1), "salus_set_threaded");
             others.start();
+            if (waits_inside) others.join();
         };
         if (starts_inside) first.iterate_with(start);
         else start();

@@ -113,9 +113,9 @@ class Program:
             first.run(self.draw.randint(3, 6))
             if self.threads > 1:
                 others = [self.make_thread(number, pool) for number in range(1, self.threads)]
-                first.start_others(lambda: [thread.start() for thread in others], inside=self.draw.random() < 0.5)
+                how = self.draw.random()
+                first.start_others(others, inside=how < 0.5, waits=how < 0.2)
                 first.run(self.draw.randint(0, 5))
-                first.train()  # a thread that only evaluates before it trains has not ended its iteration
                 for thread in others:
                     thread.join()
                 first.run(self.draw.randint(0, 3))
@@ -184,8 +184,15 @@ class Worker:
             if self.draw.random() < 0.3:
                 self.program.serve_one()
 
-    def start_others(self, start, inside):
-        """Perhaps from within a call, whose activations are alive."""
+    def start_others(self, others, inside, waits):
+        """Perhaps from within a call, whose activations are alive, and which may wait for them."""
+
+        def start():
+            for thread in others:
+                thread.start()
+            for thread in others if waits else []:
+                thread.join()
+
         if not inside:
             return start()
         with torch.inference_mode():
