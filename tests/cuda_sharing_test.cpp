@@ -4,80 +4,20 @@
 #include <set>
 #include <thread>
 
-#include "device/cuda/nvml.h"
 #include "salus/salus.h"
-#include "tests/processes_fixture.h"
-#include "tests/standin/standin_fixture.h"
+#include "tests/standin/gpu_machine.h"
 
 namespace salus::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr int kContextMiB = 64;
 constexpr int kPieceMiB = 64;
-
-Words operator+(Words a, const Words& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 std::size_t count_of(const std::string& what, const std::string& text) {
     std::size_t count = 0;
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
     return count;
 }
-
-/// The stand-in in the place of a driver, for all that a machine starts.
-void add_gpu(Machine& machine, const Environment& settings) {
-    machine.also["LD_LIBRARY_PATH"] = SALUS_STANDIN_DIR;
-    machine.also["SALUS_STANDIN_STATE"] = machine.path("gpu");
-    for (const auto& [name, value] : settings) machine.also[name] = value;
-}
-
-/// A machine with a GPU, of which its management library tells.
-class GpuMachine : public Machine {
-public:
-    explicit GpuMachine(const Words& options = {}, const Environment& settings = {})
-        : Machine(Words{"--device", "cuda"} + options, /*start=*/false) {
-        add_gpu(*this, settings);
-        watcher_ = std::make_unique<Part>(also, [](const Line& line) {
-            Standin::load();
-            const auto nvml = device::cuda::Nvml::open("GPU-5a1d5a1d-0000-4000-8000-000000000000");
-            for (int what = line.hear(); what != kEnd; what = line.hear()) {
-                std::int64_t answer = 0;
-                const auto by_process = *nvml.value().used_by_process();
-                if (what == kAll) answer = nvml.value().used()->count;
-                else if (what == kProcesses) answer = static_cast<std::int64_t>(by_process.size()) * kMiB;
-                else if (by_process.contains(what)) answer = by_process.at(what).count;
-                line.say(static_cast<int>(answer / kMiB));
-            }
-        });
-        start_service();
-    }
-    ~GpuMachine() { watcher_->line().say(kEnd); }
-
-    int used_mib() const { return ask(kAll); }
-    int used_mib(pid_t pid) const { return ask(pid); }
-    /// With a context.
-    int processes() const { return ask(kProcesses); }
-    std::int64_t capacity_mib() const { return status()["service"].value("capacity", std::int64_t{0}) / kMiB; }
-    std::int64_t lanes_mib() const {
-        std::int64_t sum = 0;
-        const nlohmann::json all = status();
-        for (const nlohmann::json& lane : all["service"]["lanes"]) sum += lane.value("charge", std::int64_t{0}) / kMiB;
-        return sum;
-    }
-
-private:
-    static constexpr int kEnd = -1, kAll = -2, kProcesses = -3;
-    int ask(int what) const {
-        watcher_->line().say(what);
-        return watcher_->line().hear();
-    }
-    std::unique_ptr<Part> watcher_;
-};
 
 /// A process that has nothing to do with Salus, and so much memory beside its context.
 std::unique_ptr<Part> ballast(const GpuMachine& machine, std::int64_t mib) {

@@ -207,6 +207,7 @@ void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
+    for (int ms = 0; ms < 50 && !device_->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
     if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
 }
 

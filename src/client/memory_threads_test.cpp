@@ -10,6 +10,7 @@ namespace {
 class MemoryThreadsTest : public MemoryTest {
 protected:
     void SetUp() override {
+        start(mebibytes(1024));
         map_lane(16 * kMiB);
         begin_turn(kPlenty, 16 * kMiB);
     }

@@ -1,5 +1,7 @@
 """What the scripts beside it share. TEST_DEVICE=cpu tries their logic where there is no GPU."""
 import copy
+import ctypes
+import faulthandler
 import os
 import sys
 
@@ -15,6 +17,33 @@ def needs_cuda():
     if DEVICE != "cuda":
         print("ok, but nothing was tried: it needs CUDA")
         sys.exit(0)
+
+
+def at_most(seconds):
+    """Ends the process, with the stacks of all threads, if it is not through by then."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+
+
+def driver():
+    """CUDA's driver. Calls release the interpreter's lock."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def call(function, *args):
+    status = function(*args)
+    assert status == 0, "%s: CUDA error %d" % (function.__name__, status)
+
+
+def is_natively_placed(tensor):
+    """Whether torch's own allocator placed it; the others are Salus's."""
+    return any(segment["address"] <= tensor.data_ptr() < segment["address"] + segment["total_size"]
+               for segment in torch.cuda.memory_snapshot())
+
+
+def figures(times):
+    """Of a list of seconds, in words."""
+    times = sorted(times)
+    return "p50 %.1f ms, longest %.1f ms of %d" % (1e3 * times[len(times) // 2], 1e3 * times[-1], len(times))
 
 
 def exact():

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 from salus import cuda  # noqa: E402
 
 ALLOCATOR = os.path.join(ROOT, "python", "salus", "cuda", "allocator.cpp")
+BEHAVIOUR = os.path.join(ROOT, "tests", "python", "allocator_test.cpp")
 
 
 def look_alike(file, version="2.11.0"):
@@ -76,11 +77,29 @@ class Source(unittest.TestCase):
 
     def test_it_compiles(self):
         for torch, include in self.torches:
-            command = cuda.compiler() + cuda.flags(torch) + ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", ALLOCATOR]
-            if not os.path.exists(os.path.join(include, "c10", "cuda", "impl", "cuda_cmake_macros.h")):
-                command.append("-DC10_USING_CUSTOM_GENERATED_MACROS")  # a torch for the CPU leaves it out
-            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            self.assertEqual(result.returncode, 0, result.stdout.decode(errors="replace")[:3000])
+            self.compile(torch, include, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", ALLOCATOR)
+
+    def compile(self, torch, include, *words):
+        command = cuda.compiler() + cuda.flags(torch) + [*words]
+        if not os.path.exists(os.path.join(include, "c10", "cuda", "impl", "cuda_cmake_macros.h")):
+            command.append("-DC10_USING_CUSTOM_GENERATED_MACROS")  # a torch for the CPU leaves it out
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 0, result.stdout.decode(errors="replace")[:3000])
+
+    def test_what_it_does(self):
+        """Each test of allocator_test.cpp, in a process of its own: there is one allocator a process."""
+        for torch, include in self.torches:
+            with tempfile.TemporaryDirectory(prefix="salus-test-") as folder:
+                program = os.path.join(folder, "allocator_test")
+                libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
+                self.compile(torch, include, "-I", os.path.dirname(ALLOCATOR), "-o", program, BEHAVIOUR, "-pthread",
+                             "-L" + libraries, "-lc10", "-Wl,-rpath," + libraries)
+                names = subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+                self.assertGreater(len(names), 10)
+                for name in names:
+                    with self.subTest(name):
+                        result = subprocess.run([program, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+                        self.assertEqual(result.returncode, 0, result.stdout.decode(errors="replace"))
 
     def test_everything_is_handed_on(self):
         """Also what has a default: it would say that the allocator cannot do it, or do nothing."""

@@ -67,6 +67,8 @@ public:
         return value;
     }
 
+    int descriptor() const { return socket_; }
+
 private:
     int socket_;
 };

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -72,6 +73,7 @@ using c10::CachingDeviceAllocator::DeviceStats;
 constexpr uint64_t kApiVersion = 2;
 constexpr size_t kSmallest = size_t{1} << 20;
 constexpr size_t kLargest = size_t{1} << 60;  // beyond that torch has an error of its own
+constexpr uint64_t kNoLimit = UINT64_MAX;
 
 enum Refusal : int { kOtherVersion = 1, kNoAllocator, kCachingIsOff, kInstalledBefore, kFailed };
 
@@ -111,21 +113,23 @@ public:
         : salus_(api),
           device_(static_cast<DeviceIndex>(api.device)),
           native_(behind),
-          native_deleter_(behind->raw_deleter()) {}
+          native_deleter_(behind->raw_deleter()) {
+        note_fraction();
+    }
 
     // ------------------------------------------------------------------------------------------------------- blocks
 
     DataPtr allocate(size_t size) override {
         if (void* block = serve(size)) return {block, block, &delete_block, c10::Device(c10::kCUDA, device_)};
-        return with_our_deleter(with_what_we_keep([&] { return native_->allocate(size); }));
+        return with_our_deleter(from_native(size, [&] { return native_->allocate(size); }));
     }
     void* raw_alloc(size_t size) override {
         void* block = serve(size);
-        return block != nullptr ? block : with_what_we_keep([&] { return native_->raw_alloc(size); });
+        return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc(size); });
     }
     void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
         void* block = is_for_us(size) ? serve_on(size, stream) : nullptr;
-        return block != nullptr ? block : with_what_we_keep([&] { return native_->raw_alloc_with_stream(size, stream); });
+        return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc_with_stream(size, stream); });
     }
     void raw_delete(void* block) override {
         if (!free_ours(block)) native_->raw_delete(block);
@@ -206,12 +210,19 @@ public:
     // -------------------------------------------------------------------------------------------------------- pools
 
     void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override {
-        native_->beginAllocateToPool(device, pool, std::move(filter));
-        ++open_pools_;
+        native_->beginAllocateToPool(device, pool, filter);
+        if (device != device_) return;
+        const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+        const std::lock_guard lock(pools_mutex_);
+        pools_.push_back({pool, stream, std::move(filter)});
+        open_pools_.store(pools_.size(), std::memory_order_relaxed);
     }
     void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override {
         native_->endAllocateToPool(device, pool);
-        --open_pools_;
+        if (device != device_) return;
+        const std::lock_guard lock(pools_mutex_);
+        std::erase_if(pools_, [&](const OpenPool& open) { return open.id == pool; });
+        open_pools_.store(pools_.size(), std::memory_order_relaxed);
     }
     native::CheckpointDelta setCheckpointPoolState(DeviceIndex device,
                                                    std::shared_ptr<native::AllocatorState> state) override {
@@ -251,7 +262,10 @@ public:
 
     // ------------------------------------------------------------------------------------- the native one's affairs
 
-    void init(int device_count) override { native_->init(device_count); }
+    void init(int device_count) override {
+        native_->init(device_count);
+        note_fraction();
+    }
     bool initialized() override { return native_->initialized(); }
     std::string name() override { return native_->name(); }
     void enable(bool value) override { native_->enable(value); }
@@ -262,7 +276,10 @@ public:
     }
     void cacheInfo(DeviceIndex device, size_t* largest) override { native_->cacheInfo(device, largest); }
     double getMemoryFraction(DeviceIndex device) override { return native_->getMemoryFraction(device); }
-    void setMemoryFraction(double fraction, DeviceIndex device) override { native_->setMemoryFraction(fraction, device); }
+    void setMemoryFraction(double fraction, DeviceIndex device) override {
+        native_->setMemoryFraction(fraction, device);
+        if (device == device_) set_limit(fraction);
+    }
     void enablePeerAccess(DeviceIndex from, DeviceIndex to) override { native_->enablePeerAccess(from, to); }
     void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override {
         native_->attachAllocatorTraceTracker(std::move(tracker));
@@ -322,10 +339,36 @@ private:
         for (uintptr_t end = end_; address + size > end && !end_.compare_exchange_weak(end, address + size);) {}
     }
 
-    /// Blocks for a private pool are the native one's: that covers the capture of graphs, which goes to one.
     bool is_for_us(size_t size) const {
-        return size >= kSmallest && size < kLargest && open_pools_ == 0 && native_->isEnabled() &&
-               c10::cuda::current_device() == device_;
+        return size >= kSmallest && size < kLargest && native_->isEnabled() && c10::cuda::current_device() == device_;
+    }
+
+    // Note [Open pools]
+    // Blocks for a private pool are the native one's; that covers the capture of a graph, which goes to one. A capture that
+    // fails never says that its pool is closed, so the pools are not counted: as the native allocator does, we ask the
+    // filter that came with each whether it wants blocks of this stream, and that of a failed capture does not. We also ask
+    // it about the stream on which the pool was opened. If it wants that one, a capture may be under way in another
+    // thread, and what we would do for a block, such as waiting for the GPU, could spoil it.
+    struct OpenPool {
+        MempoolId_t id;
+        cudaStream_t opened_on;
+        std::function<bool(cudaStream_t)> filter;
+    };
+    bool is_for_a_pool(cudaStream_t stream) {
+        if (open_pools_.load(std::memory_order_relaxed) == 0) return false;
+        const std::lock_guard lock(pools_mutex_);
+        for (const OpenPool& open : pools_) {
+            // If it cannot be asked about this stream, the native allocator, which asks as well, raises the right error.
+            if (wants(open, stream, true) || (stream != open.opened_on && wants(open, open.opened_on, false))) return true;
+        }
+        return false;
+    }
+    static bool wants(const OpenPool& open, cudaStream_t stream, bool otherwise) {
+        try {
+            return open.filter(stream);
+        } catch (const std::exception&) {
+            return otherwise;
+        }
     }
 
     /// A block of ours, or nullptr: then it is for the native allocator to serve.
@@ -334,6 +377,11 @@ private:
     }
 
     void* serve_on(size_t size, cudaStream_t stream) {
+        if (is_for_a_pool(stream)) return nullptr;
+        return within_limit(size, [&] { return take(size, stream); });
+    }
+
+    void* take(size_t size, cudaStream_t stream) {
         void* block = nullptr;
         const int on_behalf = is_autograd_thread() ? 1 : 0;
         salus_status status = salus_.alloc_on(salus_.client, size, stream, on_behalf, &block);
@@ -341,7 +389,7 @@ private:
             ++retries_;
             native_->emptyCache({0, 0});
             status = salus_.alloc_on(salus_.client, size, stream, on_behalf, &block);
-            if (status == SALUS_TOO_LARGE) throw_out_of_memory(size);
+            if (status == SALUS_TOO_LARGE) throw_out_of_memory(size, salus_.error_text());
         }
         // Whatever else went wrong, it is no reason to fail.
         if (status != SALUS_OK || block == nullptr) return nullptr;
@@ -362,6 +410,74 @@ private:
         --live_;
         salus_.free(salus_.client, block);
         return true;
+    }
+
+    template <typename Call>
+    std::invoke_result_t<Call> from_native(size_t size, const Call& call) {
+        if (limit_.load(std::memory_order_relaxed) == kNoLimit || c10::cuda::current_device() != device_) {
+            return with_what_we_keep(call);
+        }
+        return within_limit(size, [&] { return with_what_we_keep(call); });
+    }
+
+    // Note [The limit]
+    // torch.cuda.set_per_process_memory_fraction limits what a process reserves. The native allocator keeps to it, but
+    // counts only its own blocks; the sum is checked here, before and after each block of either: only afterwards it is
+    // known whether the block came from memory that was reserved already. As natively, such a block is fine even where a
+    // lower limit was set later. Of threads that reach the limit at the same moment all may be refused.
+    template <typename Call>
+    std::invoke_result_t<Call> within_limit(size_t size, const Call& call) {
+        const uint64_t limit = limit_.load(std::memory_order_relaxed);
+        if (limit == kNoLimit) return call();
+        for (int attempt = 0; attempt < 2; ++attempt) {
+            const Sum before = of_both();
+            const uint64_t most = std::max(limit, before.reserved);
+            if (before.in_use + size <= most) {
+                auto block = call();
+                if (of_both().reserved <= most) return block;
+                discard(std::move(block));
+            }
+            give_back_all();
+        }
+        throw_out_of_memory(size, "That would exceed the limit of " + mebibytes(limit) +
+                                      " that torch.cuda.set_per_process_memory_fraction has set.");
+    }
+    void discard(void* block) {
+        if (block != nullptr) raw_delete(block);
+    }
+    void discard(DataPtr block) { block.clear(); }
+
+    void give_back_all() {
+        // It would spoil a capture; the native allocator does not do it then, either.
+        if (is_for_a_pool(c10::cuda::getCurrentCUDAStream(device_).stream())) return;
+        ++retries_;
+        native_->emptyCache({0, 0});
+        salus_.give_back(salus_.client);
+    }
+
+    struct Sum {
+        uint64_t in_use, reserved;
+    };
+    Sum of_both() {
+        const salus_usage ours = usage();
+        const DeviceStats stats = native_->getDeviceStats(device_);
+        return {ours.in_use + current(stats.allocated_bytes), ours.reserved + current(stats.reserved_bytes)};
+    }
+    static uint64_t current(const StatArray& bytes) {
+        return static_cast<uint64_t>(bytes[static_cast<size_t>(StatType::AGGREGATE)].current);
+    }
+
+    /// Newer versions take a fraction from PYTORCH_CUDA_ALLOC_CONF, too. To ask makes the GPU the current one.
+    void note_fraction() {
+        try {
+            if (!native_->initialized() || c10::cuda::current_device() != device_) return;
+            set_limit(native_->getMemoryFraction(device_));
+        } catch (const std::exception&) {
+            // There is none, then.
+        }
+    }
+    void set_limit(double fraction) {
+        limit_ = fraction < 1 ? static_cast<uint64_t>(fraction * static_cast<double>(memory_info().second)) : kNoLimit;
     }
 
     /// The native one cannot know that there is more.
@@ -387,17 +503,13 @@ private:
                     "send tensor.cpu(), or run the job with SALUS_DISABLE=1");
     }
 
-    [[noreturn]] void throw_out_of_memory(size_t size) {
-        const std::string why = salus_.error_text();
+    [[noreturn]] void throw_out_of_memory(size_t size, const std::string& why) {
         ++out_of_memory_;
         const auto [free, total] = memory_info();
         const salus_usage ours = usage();
         const DeviceStats stats = native_->getDeviceStats(device_);
-        const auto of = [](const StatArray& bytes) {
-            return static_cast<uint64_t>(bytes[static_cast<size_t>(StatType::AGGREGATE)].current);
-        };
-        c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), of(stats.allocated_bytes) + ours.in_use,
-                                         of(stats.reserved_bytes) + ours.reserved, c10::Device(c10::kCUDA, device_));
+        c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), current(stats.allocated_bytes) + ours.in_use,
+                                         current(stats.reserved_bytes) + ours.reserved, c10::Device(c10::kCUDA, device_));
         std::vector<native::OutOfMemoryObserver> observers;
         {
             const std::lock_guard lock(mutex_);
@@ -407,7 +519,7 @@ private:
         const std::string message = "CUDA out of memory. Tried to allocate " + mebibytes(size) + ". GPU " +
                                     std::to_string(device_) + " has a total capacity of " + mebibytes(total) + " of which " +
                                     mebibytes(free) + " is free. This process has " + mebibytes(ours.in_use) +
-                                    " allocated through Salus, and " + mebibytes(of(stats.allocated_bytes)) +
+                                    " allocated through Salus, and " + mebibytes(current(stats.allocated_bytes)) +
                                     " by PyTorch itself. (Salus) " + why;
         TORCH_CHECK_WITH(OutOfMemoryError, false, message);
     }
@@ -471,13 +583,16 @@ private:
     native::CUDAAllocator* const native_;
     const c10::DeleterFnPtr native_deleter_;
     std::atomic<uintptr_t> begin_{UINTPTR_MAX}, end_{0};  // of all blocks of ours so far
-    std::atomic<int> open_pools_{0};
-    std::atomic<int64_t> live_{0}, live_peak_{0};  // blocks of ours
+    std::atomic<size_t> open_pools_{0};                   // of pools_
+    std::atomic<uint64_t> limit_{kNoLimit};               // bytes; see Note [The limit]
+    std::atomic<int64_t> live_{0}, live_peak_{0};         // blocks of ours
     std::atomic<int64_t> out_of_memory_{0}, retries_{0};
 
     std::mutex mutex_;
     salus_usage accumulated_before_{};                    // by mutex_
     std::vector<native::OutOfMemoryObserver> observers_;  // by mutex_
+    std::mutex pools_mutex_;
+    std::vector<OpenPool> pools_;  // by pools_mutex_; see Note [Open pools]
 };
 
 Allocator* installed = nullptr;

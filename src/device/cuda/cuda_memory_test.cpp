@@ -488,13 +488,15 @@ TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
         a->drain();
         EXPECT_EQ(a->private_window()[0], std::byte{7});
 
-        // Of a graph that is being captured nothing runs.
+        // Of a graph that is being captured nothing runs; of what came before nobody can tell.
+        EXPECT_FALSE(a->captures());
         ASSERT_EQ(gpu.set_capturing(side, 1), kSuccess);
         ASSERT_EQ(gpu.hold(side, 1), kSuccess);
         ASSERT_EQ(gpu.work(side, at, kMiB, 8, 0), kSuccess);
         a->uses(stream);
         a->fence();
-        EXPECT_TRUE(a->passed());
+        EXPECT_TRUE(a->captures());
+        EXPECT_FALSE(a->passed());
         ASSERT_EQ(gpu.hold(side, 0), kSuccess);
         a->drain();
     });
@@ -525,8 +527,59 @@ TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
         ASSERT_EQ(gpu.hold(side, 0), kSuccess);
         a->drain();
         EXPECT_EQ(a->private_window()[0], std::byte{5});
-        EXPECT_TRUE(a->passed());
+        EXPECT_FALSE(a->passed());
         ASSERT_EQ(gpu.set_capturing(side, 0), kSuccess);
+        a->fence();
+        a->drain();
+        EXPECT_TRUE(a->passed());
+        EXPECT_FALSE(a->captures());
+    });
+}
+
+TEST_F(CudaMemoryTest, WhatAnotherGpusContextIsCurrentForIsDoneInOurs) {
+    environment["SALUS_STANDIN_DEVICES"] = "2";
+    in_process([] {
+        const World world;
+        const Standin& gpu = world.standin;
+        const auto a = world.client();
+        ASSERT_TRUE(a->back_private({0, kPrivatePiece}));
+        const auto at = reinterpret_cast<cuda::Address>(a->private_window());
+        ASSERT_EQ(gpu.work(nullptr, at, kMiB, 5, 50'000), kSuccess);
+        cuda::Context others = nullptr;
+        ASSERT_EQ(gpu.retain_primary_context(&others, 1), kSuccess);
+        ASSERT_EQ(gpu.set_current(others), kSuccess);
+        a->uses(0);
+        a->fence();
+        EXPECT_FALSE(a->passed());
+        a->drain();
+        EXPECT_EQ(a->private_window()[0], std::byte{5});
+        cuda::Context current = nullptr;
+        ASSERT_EQ(gpu.get_current(&current), kSuccess);
+        EXPECT_EQ(current, others) << "the script's own choice stands";
+    });
+}
+
+TEST_F(CudaMemoryTest, AStreamThatWasDestroyedIsWaitedForOnceAndForgotten) {
+    in_process([] {
+        const World world;
+        const Standin& gpu = world.standin;
+        const auto a = world.client();
+        ASSERT_TRUE(a->back_private({0, kPrivatePiece}));
+        const auto at = reinterpret_cast<cuda::Address>(a->private_window());
+        cuda::Stream side = nullptr;
+        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
+        const auto stream = reinterpret_cast<Stream>(side);
+        ASSERT_EQ(gpu.work(side, at, kMiB, 5, 50'000), kSuccess);
+        a->uses(stream);
+        ASSERT_EQ(gpu.stream_destroy(side), kSuccess);
+        a->fence();
+        a->fence();  // it stays in doubt until somebody has waited
+        EXPECT_FALSE(a->passed());
+        a->drain();
+        EXPECT_EQ(a->private_window()[0], std::byte{5});
+        a->fence();
+        EXPECT_TRUE(a->passed());
+        EXPECT_TRUE(a->order(stream, 0)) << "or the home could never leave it";
     });
 }
 
