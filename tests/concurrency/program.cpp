@@ -277,7 +277,7 @@ private:
         }
         if (store_.can_fork() && random_.chance(0.1)) fork_child(outputs_);
         if (program_.threads > 1 && random_.chance(0.05)) invite_visitor();
-        if (random_.chance(0.05)) salus_give_back(program_.client);
+        if (random_.chance(0.2)) salus_give_back(program_.client);
         for (Block& block : outputs_) {
             const double fate = random_.uniform();
             if (fate < 0.4) drop(block);
