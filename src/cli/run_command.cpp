@@ -43,15 +43,14 @@ struct Arguments {
     std::vector<std::string> command;
 };
 
-/// How long a job waits before its user is told for what.
-constexpr double kTellAfterS = 2;
 /// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
 constexpr unsigned kTryAgainUs = 250'000;
 constexpr int kTellAfterTries = 8;
 /// How long the service may take to write down that the job has ended.
 constexpr int kEndPatienceMs = 1000;
-/// How often a service that is gone is brought back before its job goes on without.
+/// How often, and after how long each time, a service that is gone is brought back before its job goes on without.
 constexpr int kTries = 5;
+constexpr int kTryAgainMs = 500;
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 
 std::uint64_t monotonic_ns() {
@@ -195,7 +194,7 @@ private:
         const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
             pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
-            ::poll(ready, connection_ ? 2 : 1, told_ && tries_ == 0 ? -1 : 500);
+            ::poll(ready, connection_ ? 2 : 1, tries_ == 0 ? -1 : kTryAgainMs);
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
@@ -209,12 +208,11 @@ private:
                 tell_end(status);
                 return end_like(status);
             }
-            if (connection_ && ready[1].revents != 0) tries_ = kTries;  // the service is gone: bring it back
+            if (connection_ && ready[1].revents != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
             if (tries_ > 0) {
                 announce();
                 tries_ = connection_ ? 0 : tries_ - 1;
             }
-            if (!told_) tell_if_waiting();
         }
     }
 
@@ -239,17 +237,19 @@ private:
         return 128 + signal;
     }
 
-    void tell_if_waiting() {
-        if (job_ == 0) return;
-        const Result<std::string> answer = ask_service(socket_, "status");
-        if (!answer) return;
-        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
-        if (!status.is_object()) return;
-        for (const nlohmann::json& row : status["jobs"]) {
-            if (row.value("job", 0u) != job_ || row.value("waiting_now_s", 0.0) < kTellAfterS) continue;
-            std::fprintf(stderr, "salus: %s %s\n", arguments_.name.c_str(), wait_text(row).c_str());
-            told_ = true;
-        }
+    /// What the service says by itself; false if it is gone.
+    bool hear() {
+        const wire::Received received = wire::receive(connection_.get());
+        if (received.kind != wire::Received::Kind::kMessage) return false;
+        const auto* waits = std::get_if<wire::Waits>(&received.message);
+        if (!waits || told_) return true;
+        nlohmann::json row = {{"state", waits->state.view()}, {"waits_for", waits->reason.view()}};
+        if (!waits->behind.view().empty()) row["behind"] = waits->behind.view();
+        if (waits->behind_job != 0) row["behind_job"] = waits->behind_job;
+        const std::string why = wait_text(row);
+        if (!why.empty()) std::fprintf(stderr, "salus: %s %s\n", arguments_.name.c_str(), why.c_str());
+        told_ = true;
+        return true;
     }
 
     Arguments arguments_;

@@ -284,7 +284,8 @@ void Server::step(Instant limit) {
     int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (count == 0) {
         shell_->quiet();
-        const Instant until = std::min(limit, shell_->next_tick());
+        long_wait_at_ = next_long_wait();
+        const Instant until = std::min({limit, shell_->next_tick(), long_wait_at_});
         timespec patience{};
         const std::int64_t left = std::max<std::int64_t>((until == kNever ? Duration{} : until - now()).ns, 0);
         patience.tv_sec = left / 1'000'000'000;
@@ -315,6 +316,7 @@ void Server::step(Instant limit) {
     const std::size_t sessions = shell_->sessions().size();
     shell_->tick();
     if (shell_->sessions().size() < sessions) close_without_session();
+    if (long_wait_at_ != kNever && long_wait_at_ <= now()) tell_long_waits();
 }
 
 // ------------------------------------------------------------------------------------------------------- connections
@@ -436,6 +438,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
+    job.runner_connection = connection.id;
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
