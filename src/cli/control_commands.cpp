@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/job_logs.h"
+#include "cli/json_text.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
@@ -170,7 +171,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     ps->add_flag("--json", v->json, "Print JSON");
     on(ps, [v] {
         const json status = ask_status();
-        fmt::print("{}", v->json ? status["jobs"].dump(2) + "\n" : format_ps(status));
+        fmt::print("{}", v->json ? json_text(status["jobs"]) : format_ps(status));
         return 0;
     });
 
@@ -186,7 +187,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     status->add_flag("--json", v->json, "Print JSON");
     on(status, [v] {
         const json answer = ask_status();
-        fmt::print("{}", v->json ? answer.dump(2) + "\n" : format_status(answer));
+        fmt::print("{}", v->json ? json_text(answer) : format_status(answer));
         return 0;
     });
 

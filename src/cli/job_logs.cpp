@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/characters.h"
 #include "base/text.h"
 
 namespace salus::cli {
@@ -22,9 +23,10 @@ constexpr std::string_view kEnding = ".log";
 /// Nobody keeps so many of one name; it ends a search that makes no sense.
 constexpr int kSameNameMax = 100'000;
 
-std::string as_in_file_names(std::string name) {
-    std::replace(name.begin(), name.end(), '/', '_');
-    return name;
+std::string as_in_file_names(std::string_view name) {
+    std::string text = printable(name, '_');
+    std::replace(text.begin(), text.end(), '/', '_');
+    return text;
 }
 
 struct LogName {

@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "base/characters.h"
+
 namespace salus::service {
 namespace {
 
@@ -30,7 +32,7 @@ void write_log_line(LogLevel level, std::string_view text) {
     tm local{};
     ::localtime_r(&now.tv_sec, &local);
     const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {:<7} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
-                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], text);
+                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], printable(text));
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
