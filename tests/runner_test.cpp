@@ -71,6 +71,54 @@ TEST_F(Runner, AsksTheServiceNothingWhileItsJobRuns) {
     EXPECT_EQ(job.output(), "salus: mine waits for its turn, after other (job 3)\n") << "once";
 }
 
+// A service that is being restarted hangs up on whoever comes meanwhile. That says nothing about sharing.
+TEST_F(Runner, SaysNothingWhileTheServiceIsRestarted) {
+    FakeService service(machine_.socket());
+    const wire::Running running{7, wire::Text<16>("host"), {}, {}};
+    wire::Descriptor runner;
+    const auto comes = [&] { return eventually([&] { return static_cast<bool>(runner = service.accept()); }); };
+    Process job = run("mine", {"sleep", "100"});
+    ASSERT_TRUE(comes());
+    ASSERT_TRUE(comes()) << "the first one was hung up on";
+    EXPECT_TRUE(std::holds_alternative<wire::Run>(wire::receive(runner.get()).message));
+    ASSERT_TRUE(wire::send(runner.get(), running));
+    const auto job_runs = [&] {  // its command is no longer salus itself
+        const std::string children =
+            "/proc/" + std::to_string(job.pid()) + "/task/" + std::to_string(job.pid()) + "/children";
+        const std::string child = text_of(children);
+        return !child.empty() && text_of("/proc/" + child.substr(0, child.find(' ')) + "/comm") == "sleep\n";
+    };
+    ASSERT_TRUE(eventually(job_runs)) << job.output();
+    ASSERT_TRUE((runner.reset(), comes())) << "it looks for the next service";
+    ASSERT_TRUE((runner.reset(), comes())) << "and again";
+    const wire::Received received = wire::receive(runner.get());
+    const auto* announced = std::get_if<wire::Run>(&received.message);
+    ASSERT_TRUE(announced);
+    EXPECT_EQ(announced->job, 7u);
+    EXPECT_EQ(announced->runs, 1u);
+    ASSERT_TRUE(wire::send(runner.get(), running));
+    job.signal(SIGTERM);
+    EXPECT_TRUE(std::holds_alternative<wire::Ended>(wire::receive(runner.get()).message));
+    runner.reset();
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output(), "");
+}
+
+TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
+    machine_.start_service();
+    std::ofstream(machine_.path("no-directory")) << "";
+    machine_.also["SALUS_STATE"] = machine_.path("no-directory");  // so that it cannot start a service by itself
+    Process job = run("mine", kEndless);
+    ASSERT_TRUE(machine_.goes_on("mine"));
+    machine_.service().end();
+    sleep_s(0.3);  // it has tried by then
+    machine_.start_service();
+    EXPECT_TRUE(machine_.goes_on("mine"));
+    EXPECT_EQ(machine_.salus({"kill", "mine"}).wait(), 0);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output().find("without sharing"), std::string::npos) << job.output();
+}
+
 TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {
     machine_.start_service();
     Process holder = run("holder", {SALUS_JOB_BINARY, "--persistent", "1MiB", "--ephemeral", "1MiB", "--hang-at", "5"});
