@@ -119,6 +119,24 @@ TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
     EXPECT_EQ(job.output().find("without sharing"), std::string::npos) << job.output();
 }
 
+TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
+    machine_.also["SALUS_SOCKET"] = "relative-run/socket";
+    machine_.also["SALUS_STATE"] = "relative-state";
+    std::filesystem::create_directory(machine_.path("elsewhere"));
+    const std::string job = "cd elsewhere && exec " SALUS_JOB_BINARY " --quiet --iterations 3";
+    const auto in_directory = [&](const std::string& command) {
+        return Process({"sh", "-c", "cd " + machine_.path("") + " && exec " SALUS_BINARY " " + command},
+                       machine_.environment(), machine_.path("said"));
+    };
+    Process run = in_directory("run --name mine -- sh -c '" + job + "'");
+    EXPECT_EQ(run.wait(), 0);
+    EXPECT_EQ(run.output(), "");
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("relative-state/trace")));
+    EXPECT_NE(text_of(machine_.path("relative-state/salusd.log")).find("after 3 iterations"), std::string::npos);
+    EXPECT_EQ(in_directory("stop").wait(), 0);
+    EXPECT_FALSE(std::filesystem::exists("/relative-state"));
+}
+
 TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {
     machine_.start_service();
     Process holder = run("holder", {SALUS_JOB_BINARY, "--persistent", "1MiB", "--ephemeral", "1MiB", "--hang-at", "5"});

@@ -71,7 +71,7 @@ void copy_new(std::FILE* file) {
 int show_log(const std::string& which, bool follow) {
     const Result<std::string> path = find_log(log_directory(), which);
     if (!path) throw Failure{path.error()};
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.value().c_str(), "rb"), std::fclose);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(trusted(path.value()).c_str(), "rb"), std::fclose);
     if (!file) throw Failure{path.value() + " cannot be read"};
     for (;;) {
         copy_new(file.get());
@@ -95,10 +95,10 @@ std::string read_trace() {
     }
     std::string text;
     if (std::filesystem::exists(previous)) {
-        Result<std::string> part = read_file(previous);
+        Result<std::string> part = read_file(trusted(previous));
         if (part) text = std::move(part).value();
     }
-    Result<std::string> part = read_file(current);
+    Result<std::string> part = read_file(trusted(current));
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {

@@ -13,6 +13,7 @@
 
 #include "base/characters.h"
 #include "base/text.h"
+#include "wire/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -56,8 +57,7 @@ std::optional<LogName> parse_log_name(std::string_view file) {
 std::string log_directory() { return wire::default_state_directory() + "/logs"; }
 
 Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name) {
-    std::error_code error;
-    fs::create_directories(directory, error);
+    if (const Result<bool> made = wire::make_private_directory(directory); !made) return Error{made.error()};
     const std::string first = fmt::format("{}/{}-{}{}", directory, job, as_in_file_names(name), kEnding);
     std::string path = first;
     for (int count = 2; count < kSameNameMax; ++count) {

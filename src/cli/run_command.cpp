@@ -198,6 +198,7 @@ private:
         }
         job.place = place_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
+        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", wire::default_state_directory().c_str(), 1);
     }
 
     void start() {

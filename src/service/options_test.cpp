@@ -176,6 +176,36 @@ TEST_F(ServiceOptionsTest, TheUsersOwnFileIsReadUnlessAnotherIsNamed) {
     EXPECT_NE(parse({}).error, "");
 }
 
+TEST_F(ServiceOptionsTest, AFileThatOthersCanWriteIsNotRead) {
+    const fs::path path = default_configuration_file();
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << "policy = \"rr\"\n";
+    fs::permissions(directory_, fs::perms(0755));
+    fs::permissions(path, fs::perms(0666));
+    EXPECT_EQ(parse({}).error, "--config: " + path.string() + " can be written by other users; chmod go-w helps");
+    EXPECT_EQ(parse({"--config", "/dev/null"}).error, "");
+    fs::permissions(path, fs::perms(0644));
+    EXPECT_EQ(parse({}).options.policy, "rr");
+    fs::permissions(path.parent_path(), fs::perms(0777));
+    EXPECT_EQ(parse({}).error,
+              "--config: " + path.parent_path().string() + " can be written by other users; chmod go-w helps");
+}
+
+TEST_F(ServiceOptionsTest, RelativePathsAreAgainstTheWorkingDirectory) {
+    const std::string here = fs::current_path().string();
+    const Options given = parse({"--socket", "run/socket", "--state", "state"}).options;
+    EXPECT_EQ(given.socket, here + "/run/socket");
+    EXPECT_EQ(given.state, here + "/state");
+    ::setenv("SALUS_SOCKET", "elsewhere/socket", 1);
+    ::setenv("SALUS_STATE", "elsewhere", 1);
+    EXPECT_EQ(parse({}).options.socket, here + "/elsewhere/socket");
+    EXPECT_EQ(parse({}).options.state, here + "/elsewhere");
+    EXPECT_EQ(wire::default_socket(), here + "/elsewhere/socket");
+    ::unsetenv("SALUS_STATE");
+    ::setenv("XDG_STATE_HOME", "relative", 1);
+    EXPECT_EQ(wire::default_state_directory(), directory_ + "/HOME/.local/state/salus") << "invalid, says the specification";
+}
+
 TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     ::unsetenv("XDG_STATE_HOME");
     ::setenv("XDG_CONFIG_HOME", "", 1);

@@ -23,6 +23,7 @@
 #include "device/host/host_lane_memory.h"
 #include "service/log.h"
 #include "service/process.h"
+#include "wire/trust.h"
 
 namespace salus::service {
 namespace {
@@ -40,17 +41,14 @@ constexpr Duration kStartPatience = seconds(60);
 /// Ten milliseconds each.
 constexpr int kLockTries = 1000;
 
-/// Ours alone, and nobody else could have put it there.
-/// True if it was made now, false if it was there.
-Result<bool> make_private_directory(const std::string& path) {
+/// What an earlier service wrote is read back: roster, history, trace.
+std::optional<std::string> why_distrusted_in(const std::string& directory) {
     std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    const bool made = ::mkdir(path.c_str(), 0700) == 0;
-    if (!made && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
-    struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
-    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
-    return made;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+        if (!entry.is_regular_file(error)) continue;
+        if (auto why = wire::why_distrusted(entry.path().string())) return why;
+    }
+    return std::nullopt;
 }
 
 /// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
@@ -127,10 +125,11 @@ std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{w
 
 Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     const std::string directory = std::filesystem::path(options.socket).parent_path().string();
-    const Result<bool> made = make_private_directory(directory);
+    const Result<bool> made = wire::make_private_directory(directory);
     if (!made) return Error{made.error()};
-    const Result<bool> made_state = make_private_directory(options.state);
+    const Result<bool> made_state = wire::make_private_directory(options.state);
     if (!made_state) return Error{made_state.error()};
+    if (const auto why = why_distrusted_in(options.state)) return Error{*why};
     Result<wire::Descriptor> lock = lock_socket(options.socket);
     if (!lock) return Error{lock.error()};
     Result<wire::Descriptor> state_lock = lock_state(options);
