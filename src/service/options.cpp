@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
@@ -113,6 +114,10 @@ OptionsParser::OptionsParser(CLI::App& program) {
                        "directory for trace, logs and history (default: " + wire::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
     program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
+    program
+        .add_option("--connections-per-user", plain_.connections_per_user,
+                    "at most; a job takes one, and one for each of its processes")
+        ->capture_default_str();
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
 }
 
@@ -139,6 +144,9 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
     if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
         throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
+    if (const unsigned most = options.connections_per_user; most < 1 || most > kConnectionsMax)
+        throw CLI::ValidationError("--connections-per-user",
+                                   fmt::format("must be from 1 to {}; got '{}'", kConnectionsMax, most));
     if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
     options.socket = options.socket.empty() ? socket_by_default() : wire::absolute_path(options.socket);

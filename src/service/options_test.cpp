@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
-        "trace_limit={} rehome_after={} all_users={}",
+        "trace_limit={} rehome_after={} all_users={} connections_per_user={}",
         o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
-        o.rehome_after.ns, o.all_users);
+        o.rehome_after.ns, o.all_users, o.connections_per_user);
 }
 
 /// What was given, or why it makes no sense.
@@ -107,6 +107,7 @@ const std::vector<Row> kRows = {
     {"log-level", "debug", "\"debug\"", "log_level=3"},
     {"users", "all", "\"all\"", "all_users=true"},
     {"trace-limit", "64MiB", "\"64MiB\"", "trace_limit=67108864"},
+    {"connections-per-user", "16", "16", "connections_per_user=16"},
 };
 
 TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
@@ -237,6 +238,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"log-level", {"verbose", "3"}},
         {"users", {"some", "everybody"}},
         {"trace-limit", {"0", "-5", "lots"}},
+        {"connections-per-user", {"0", "-1", "4097", "many", "1.5"}},
     };
     for (const auto& row : rows) {
         for (const std::string& value : row.values) {

@@ -76,7 +76,9 @@ private:
     Bytes needs_to_start(const Job& job) const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
+    void watch_listener(bool watched);
     void accept_all();
+    void accept_failed(int why);
     void read_from(Connection& connection);
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
@@ -125,7 +127,9 @@ private:
     std::uint32_t next_connection_ = 1;
     std::uint32_t next_job_ = 1;
     Instant started_;
-    Instant long_wait_at_ = kNever;  ///< when a runner is to be told that its job waits
+    Instant long_wait_at_ = kNever;     ///< when a runner is to be told that its job waits
+    Instant accept_again_at_ = kNever;  ///< there was no descriptor for a connection
+    bool told_of_no_descriptors_ = false;
     bool stopping_ = false;
     bool made_directory_ = false;  ///< of the socket, and so may open it to others
 };

@@ -278,7 +278,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
 }
 
 bool Shell::complain(const Session& session, std::string_view why) {
-    log(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid, why);
+    log_of_peer(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid,
+                why);
     return false;
 }
 
