@@ -97,7 +97,8 @@ std::optional<std::string> why_distrusted(const std::string& path) {
     return std::nullopt;
 }
 
-Result<bool> make_private_directory(const std::string& path) {
+Result<bool> make_private_directory(const std::string& named) {
+    const std::string path = named.substr(0, named.find_last_not_of('/') + 1);
     if (const auto why = why_distrusted(path)) return Error{*why};
     bool made = false;
     for (std::size_t end = 0; end != std::string::npos;) {

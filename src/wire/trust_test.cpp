@@ -113,7 +113,7 @@ TEST_F(TrustTest, AnotherUsersIsNotBelieved) {
 }
 
 TEST_F(TrustTest, DirectoriesAreMadeClosedWhateverTheUmask) {
-    const Result<bool> made = make_private_directory(path("a/b/c"));
+    const Result<bool> made = make_private_directory(path("a/b/c/"));
     ASSERT_TRUE(made.ok()) << made.error();
     EXPECT_TRUE(made.value());
     struct stat status {};
