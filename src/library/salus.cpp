@@ -216,6 +216,14 @@ void salus_used_on(salus_client* client, const void* block, void* stream) {
     });
 }
 
+void salus_wait_for_stream(salus_client* client, void* stream) {
+    if (!client) return;
+    guarded(client, 0, [&] {
+        client->client.wait_for_stream(reinterpret_cast<std::uintptr_t>(stream));
+        return 0;
+    });
+}
+
 int salus_owns(salus_client* client, const void* address) { return client && client->client.owns(address) ? 1 : 0; }
 
 salus_status salus_get_usage(salus_client* client, salus_usage* usage) {

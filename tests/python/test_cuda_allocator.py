@@ -280,14 +280,14 @@ class Install(Folder):
         source = self.file("check.c", """
             #include <stdint.h>
             int salus_torch_install(const int64_t* api) {
-                if (api[0] != 2 || api[1] != 3 || api[2] != 0x1234) return 9;
-                for (int i = 0; i < 8; ++i) if (api[3 + i] != 100 + i) return 9;
+                if (api[0] != 3 || api[1] != 3 || api[2] != 0x1234) return 9;
+                for (int i = 0; i < 9; ++i) if (api[3 + i] != 100 + i) return 9;
                 static int calls;
                 return calls++ ? 4 : 0;
             }""")
         self.compiler("exec %s -shared -fPIC -o \"$object\" '%s'" % (real, source))
         names = ["salus_" + name for name in (
-            "alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")]
+            "alloc_on", "free", "used_on", "wait_for_stream", "owns", "get_usage", "reset_peaks", "give_back", "error_text")]
         client = types.SimpleNamespace(address=0x1234, device_ordinal=3, function_address=lambda name: 100 + names.index(name))
         self.assertEqual(self.quietly(cuda.install, self.torch, client)[0], None)
         self.assertRegex(self.quietly(cuda.install, self.torch, client)[0], "there already$")

@@ -16,7 +16,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.join(_HERE, "allocator.cpp")
 _HEADER = os.path.join(_HERE, "salus.h")  # a link to the one in include/, or a copy where the package was installed
 
-_FUNCTIONS = ("alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")
+_FUNCTIONS = ("alloc_on", "free", "used_on", "wait_for_stream", "owns", "get_usage", "reset_peaks", "give_back", "error_text")
 
 
 class _Api(ctypes.Structure):
@@ -51,7 +51,7 @@ def install(torch, client):
             raise Impossible("%s cannot be loaded: %s" % (path, error))
         function.argtypes = [ctypes.POINTER(_Api)]
         function.restype = ctypes.c_int
-        api = _Api(version=2, device=client.device_ordinal, client=client.address)
+        api = _Api(version=3, device=client.device_ordinal, client=client.address)
         for name in _FUNCTIONS:
             setattr(api, name, client.function_address("salus_" + name))
         refusal = function(ctypes.byref(api))
