@@ -6,7 +6,8 @@
 #   make test-gpu PyTorch scripts on this machine's GPU, natively and under Salus; weights; faults
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
-#   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, formatting
+#   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
+#                 programs, formatting
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -16,6 +17,7 @@ SHELL := /bin/bash
 # Compilers need up to 1 GiB each; one a core is what small machines can take.
 JOBS ?= $(shell nproc)
 BUILD := cmake --build --parallel $(JOBS) --preset
+CONCURRENCY := python3 tests/concurrency/run
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
@@ -44,6 +46,7 @@ test: build torch-all
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..60000
+	@$(CONCURRENCY) --kind all --seconds 60
 
 # Not part of `make test`: it needs a GPU, and a PyTorch for it as python3.
 test-gpu: build
@@ -71,6 +74,10 @@ check: test build-asan build-tsan
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
 	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
+	@$(CONCURRENCY) --kind host --programs 2000 --first-seed 100001
+	@$(CONCURRENCY) --kind standin --programs 5000 --first-seed 100001
+	@$(CONCURRENCY) --kind native --programs 300 --build build/tsan
+	@$(CONCURRENCY) --kind standin --programs 300 --build build/tsan
 	@scripts/fuzz 60
 	@build/bin/salus sim fuzz --seeds 1..100000
 

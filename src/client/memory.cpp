@@ -237,7 +237,6 @@ bool Memory::wait_for_late() {
     if (device_.captures()) return false;
     device_.drain();
     release_late();
-    free_deferred();
     for (const auto& [start, block] : blocks_) {
         if (!block.others.empty()) note_uses(block);  // the next fence is to mark what they are given from now on
     }
@@ -441,7 +440,6 @@ bool Memory::boundary() {
     if (drain) {
         device_.drain();
         release_late();
-        free_deferred();
     }
     const bool clean = waitable && clear_lane();
     if (clean) bring_back_lane();
