@@ -135,6 +135,28 @@ TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
     EXPECT_EQ(machine_.status()["service"]["policy"], "fair");
 }
 
+TEST_F(Control, NamesThatOthersChoseDoNotReachTheTerminalAsTheyAre) {
+    const std::string name = "a\xe2\x80\xaegnp\xc2\x9b";  // right to left from here on; an escape sequence begins
+    Process job = run(name, endless());
+    ASSERT_TRUE(machine_.goes_on(name));
+    const auto is_ascii = [](const std::string& text) {
+        return std::none_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x7f || (c < 0x20 && c != '\n'); });
+    };
+    Process json = machine_.salus({"ps", "--json"});
+    EXPECT_EQ(json.wait(), 0);
+    EXPECT_NE(json.output().find("\"a\\u202egnp\\u009b\""), std::string::npos) << json.output();
+    EXPECT_TRUE(is_ascii(json.output())) << json.output();
+    EXPECT_EQ(nlohmann::json::parse(json.output())[0]["name"], name);
+    Process text = machine_.salus({"ps"});
+    EXPECT_EQ(text.wait(), 0);
+    EXPECT_NE(text.output().find("a?gnp?"), std::string::npos) << text.output();
+    EXPECT_TRUE(is_ascii(text.output())) << text.output();
+    expect({"set", name + "x", "weight=2"}, 1, "there is no job 'a?gnp?x'");
+    EXPECT_TRUE(is_ascii(machine_.log())) << machine_.log();
+    expect({"kill", name}, 0, "");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+}
+
 TEST_F(Control, AServiceThatRefusesItsOptionsIsStatusTwo) {
     Machine other({}, false);
     Process start = other.salus({"start", "--", "--policy", "nope"});

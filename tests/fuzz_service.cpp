@@ -288,7 +288,7 @@ private:
 
     void send_mutated() {
         constexpr std::uint16_t kTypes[] = {1,  2,  3,  4,  5,  6,  7,  8,  20, 21, 22, 23,
-                                            24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44};
+                                            24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44, 45};
         wire::Packet packet = wire::encode(wire::Leave{});
         packet[6] = static_cast<std::byte>(kTypes[input_.below(std::size(kTypes))]);
         const std::size_t changes = input_.below(16);

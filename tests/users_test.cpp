@@ -49,7 +49,7 @@ TEST_F(Users, CredentialsDecideEvenWhereTheSocketIsOpen) {
     Machine machine({"--capacity", "1GiB"});
     machine.job("mine", kJob);
     ASSERT_TRUE(machine.goes_on("mine"));
-    ASSERT_EQ(::chmod(machine.path("run").c_str(), 0777), 0);
+    ASSERT_EQ(::chmod(machine.path("run").c_str(), 0755), 0);
     ASSERT_EQ(::chmod(machine.socket().c_str(), 0777), 0);
     const std::string salus = copy_for_others(machine, SALUS_BINARY);
     for (const std::vector<std::string>& words :
@@ -94,6 +94,38 @@ TEST_F(Users, AServiceForAllKeepsThemApart) {
     EXPECT_EQ(own.wait(), 0) << own.output();
     EXPECT_TRUE(eventually([&] { return machine.state_of("theirs") == "paused"; }));
     EXPECT_TRUE(machine.goes_on("mine"));
+}
+
+// Without HOME, files are in /tmp, where another user can make the folder first.
+TEST_F(Users, AFolderThatAnotherMadeInTmpIsRefused) {
+    const Machine machine({}, /*start=*/false);
+    const unsigned uid = 1'000'000 + static_cast<unsigned>(::getpid());
+    const std::string folder = "/tmp/salus-" + std::to_string(uid);
+    const std::string configuration = folder + "/salusd.toml";
+    std::filesystem::create_directory(folder);
+    std::ofstream(configuration) << "policy = \"nonsense\"\n";
+    for (const std::string& path : {folder, configuration}) ASSERT_EQ(::chown(path.c_str(), kOther, kOther), 0);
+    const std::string salus = copy_for_others(machine, SALUS_BINARY);
+    const std::string salusd = copy_for_others(machine, SALUSD_BINARY);
+    const auto expect_refusal = [&](const std::vector<std::string>& words, int status, const std::string& says) {
+        std::vector<std::string> command = {"env"};
+        for (const char* name :
+             {"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SALUS_SOCKET", "SALUS_STATE"})
+            command.insert(command.end(), {"-u", name});
+        command.insert(command.end(), words.begin(), words.end());
+        Process process(command, {}, machine.path("refused.out"), uid);
+        EXPECT_EQ(process.wait(), status) << words[1];
+        EXPECT_EQ(process.output(), says) << words[1];
+    };
+    const std::string why = folder + " belongs to another user\n";
+    expect_refusal({salusd, "--device", "host"}, 2, "salusd: --config: " + why);
+    expect_refusal({salusd, "--config", "/dev/null"}, 1, "salusd: " + why);
+    for (const char* command : {"ps", "start", "history"}) expect_refusal({salus, command}, 1, "salus: " + why);
+    expect_refusal({salus, "logs", "1"}, 1, "salus: no log of a job '1'; those started with --detach have one\n");
+    expect_refusal({salus, "run", "--", "echo", "ran"}, 0,
+                   "salus: " + folder + " belongs to another user; the job starts without sharing\nran\n");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1) << "nothing was written there";
+    std::filesystem::remove_all(folder);
 }
 
 TEST_F(Users, LanesCannotBeOpenedThroughProc) {

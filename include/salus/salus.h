@@ -126,6 +126,9 @@ SALUS_API int salus_device_ordinal(salus_client* client);
 SALUS_API salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block);
 /* Work on this stream uses the block, too: once freed, it is not used again before that work has ended. */
 SALUS_API void salus_used_on(salus_client* client, const void* block, void* stream);
+/* What blocks are used for from now on comes after what this stream was given so far. To be called before a block is freed that
+ * work on the stream uses, instead of salus_used_on, where the stream may be destroyed before the next boundary. */
+SALUS_API void salus_wait_for_stream(salus_client* client, void* stream);
 /* Whether the address is in memory of this client. Cheap. */
 SALUS_API int salus_owns(salus_client* client, const void* address);
 

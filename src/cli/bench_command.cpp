@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/json_text.h"
 #include "cli/progress.h"
 #include "cli/real_run.h"
 #include "policies/table.h"
@@ -101,7 +102,7 @@ int run(const Arguments& a) {
             if (a.simulate) row["simulated"] = figures_json(simulated[i]);
             out["policies"].push_back(row);
         }
-        fmt::print("{}\n", out.dump(2));
+        fmt::print("{}", json_text(out));
     } else {
         fmt::print("{}", sim::format_table(real));
         if (a.simulate) {

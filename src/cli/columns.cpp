@@ -6,34 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/characters.h"
 #include "base/check.h"
 
 namespace salus::cli {
 namespace {
-
-struct Character {
-    char32_t code = 0;
-    std::size_t bytes = 1;
-};
-
-constexpr Character kInvalid{0xfffd, 1};
-
-/// REQUIRES: not empty. Overlong forms and surrogates count as invalid: some terminals take them for what they mean.
-Character first_of(std::string_view text) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned lead = byte(0);
-    if (lead < 0x80) return {lead, 1};
-    const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return kInvalid;
-    char32_t code = lead & (0x7fu >> bytes);
-    for (std::size_t i = 1; i < bytes; ++i) {
-        if ((byte(i) & 0xc0) != 0x80) return kInvalid;
-        code = code << 6 | (byte(i) & 0x3f);
-    }
-    constexpr std::array<char32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
-    if (code < kLeast[bytes] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return kInvalid;
-    return {code, bytes};
-}
 
 struct CodeRange {
     char32_t first, last;
@@ -44,12 +21,6 @@ bool in(const std::array<CodeRange, N>& ranges, char32_t code) {
     return std::any_of(ranges.begin(), ranges.end(), [&](const CodeRange& r) { return code >= r.first && code <= r.last; });
 }
 
-constexpr auto kControls = std::to_array<CodeRange>({{0, 0x1f},
-                                                     {0x7f, 0x9f},
-                                                     {0x061c, 0x061c},  // marks that turn the direction of writing,
-                                                     {0x200e, 0x200f},  // also of what stands beside the name
-                                                     {0x2028, 0x202e},
-                                                     {0x2066, 0x2069}});
 constexpr auto kNoWidth =
     std::to_array<CodeRange>({{0x0300, 0x036f}, {0x200b, 0x200d}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}});
 constexpr auto kTwoWide = std::to_array<CodeRange>({{0x1100, 0x115f},
@@ -78,21 +49,10 @@ std::string repeated(std::string_view text, int times) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-    std::string out;
-    while (!text.empty()) {
-        const Character c = first_of(text);
-        if (c.code == kInvalid.code || in(kControls, c.code)) out += '?';
-        else out += text.substr(0, c.bytes);
-        text.remove_prefix(c.bytes);
-    }
-    return out;
-}
-
 int width_of(std::string_view text) {
     int width = 0;
     while (!text.empty()) {
-        const Character c = first_of(text);
+        const Character c = first_character(text);
         width += width_of(c.code);
         text.remove_prefix(c.bytes);
     }
@@ -103,7 +63,7 @@ std::string cut(std::string_view text, int width) {
     std::size_t end = 0;
     int used = 0;
     while (end < text.size()) {
-        const Character c = first_of(text.substr(end));
+        const Character c = first_character(text.substr(end));
         used += width_of(c.code);
         if (used > width) break;
         end += c.bytes;

@@ -7,9 +7,6 @@
 
 namespace salus::cli {
 
-/// As it may be shown: names come from other people's programs, and are not to move the cursor or begin a second line.
-std::string printable(std::string_view text);
-
 /// How many columns it takes: none for combining marks, two for what East Asia writes and for most pictures.
 int width_of(std::string_view text);
 

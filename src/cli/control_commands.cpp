@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/job_logs.h"
+#include "cli/json_text.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
@@ -70,7 +71,7 @@ void copy_new(std::FILE* file) {
 int show_log(const std::string& which, bool follow) {
     const Result<std::string> path = find_log(log_directory(), which);
     if (!path) throw Failure{path.error()};
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.value().c_str(), "rb"), std::fclose);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(trusted(path.value()).c_str(), "rb"), std::fclose);
     if (!file) throw Failure{path.value() + " cannot be read"};
     for (;;) {
         copy_new(file.get());
@@ -94,10 +95,10 @@ std::string read_trace() {
     }
     std::string text;
     if (std::filesystem::exists(previous)) {
-        Result<std::string> part = read_file(previous);
+        Result<std::string> part = read_file(trusted(previous));
         if (part) text = std::move(part).value();
     }
-    Result<std::string> part = read_file(current);
+    Result<std::string> part = read_file(trusted(current));
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {
@@ -170,7 +171,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     ps->add_flag("--json", v->json, "Print JSON");
     on(ps, [v] {
         const json status = ask_status();
-        fmt::print("{}", v->json ? status["jobs"].dump(2) + "\n" : format_ps(status));
+        fmt::print("{}", v->json ? json_text(status["jobs"]) : format_ps(status));
         return 0;
     });
 
@@ -186,7 +187,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     status->add_flag("--json", v->json, "Print JSON");
     on(status, [v] {
         const json answer = ask_status();
-        fmt::print("{}", v->json ? answer.dump(2) + "\n" : format_status(answer));
+        fmt::print("{}", v->json ? json_text(answer) : format_status(answer));
         return 0;
     });
 

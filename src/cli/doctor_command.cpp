@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/job_environment.h"
+#include "cli/json_text.h"
 #include "cli/service_link.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/nvml.h"
@@ -168,7 +169,7 @@ int examine(bool as_json) {
         out.push_back({{"what", finding.what}, {"ok", finding.ok}, {"detail", finding.detail}});
         if (!as_json) fmt::print("{:<4} {:<20} {}\n", finding.ok ? "ok" : "NO", finding.what, finding.detail);
     }
-    if (as_json) fmt::print("{}\n", out.dump(2));
+    if (as_json) fmt::print("{}", json_text(out));
     return ok ? 0 : 1;
 }
 

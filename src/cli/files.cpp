@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "wire/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -43,6 +44,11 @@ Result<Written> write_file(const std::string& path, std::string_view content) {
 
 void write_or_complain(const std::string& path, std::string_view content) {
     if (Result<Written> written = write_file(path, content); !written) throw Failure{written.error()};
+}
+
+std::string trusted(std::string path) {
+    if (const auto why = wire::why_distrusted(path)) throw Failure{*why};
+    return path;
 }
 
 void check_writable(const std::string& path) {

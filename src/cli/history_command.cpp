@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/history_view.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
@@ -40,7 +41,7 @@ std::string history_file() {
 
 /// Nothing: no command has ended yet.
 std::unique_ptr<history::Store> open_store() {
-    const std::string path = history_file();
+    const std::string path = trusted(history_file());
     std::error_code error;
     if (!std::filesystem::exists(path, error) && !error) return nullptr;
     Result<std::unique_ptr<history::Store>> store = history::Store::open(path, kPatience);

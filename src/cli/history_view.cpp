@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/characters.h"
 #include "base/text.h"
 #include "cli/columns.h"
+#include "cli/json_text.h"
 #include "cli/status_view.h"
 
 namespace salus::cli {
@@ -89,8 +91,7 @@ std::string history_json(const std::vector<history::Record>& records) {
                         {"ended_at_s", run.ended_at_s},
                         {"status", run.status}});
     }
-    // Commands are other people's bytes, and may have been cut within a character.
-    return rows.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    return json_text(rows);
 }
 
 }  // namespace salus::cli

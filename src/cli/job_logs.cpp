@@ -11,7 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "base/characters.h"
 #include "base/text.h"
+#include "wire/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -22,9 +24,10 @@ constexpr std::string_view kEnding = ".log";
 /// Nobody keeps so many of one name; it ends a search that makes no sense.
 constexpr int kSameNameMax = 100'000;
 
-std::string as_in_file_names(std::string name) {
-    std::replace(name.begin(), name.end(), '/', '_');
-    return name;
+std::string as_in_file_names(std::string_view name) {
+    std::string text = printable(name, '_');
+    std::replace(text.begin(), text.end(), '/', '_');
+    return text;
 }
 
 struct LogName {
@@ -54,8 +57,7 @@ std::optional<LogName> parse_log_name(std::string_view file) {
 std::string log_directory() { return wire::default_state_directory() + "/logs"; }
 
 Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name) {
-    std::error_code error;
-    fs::create_directories(directory, error);
+    if (const Result<bool> made = wire::make_private_directory(directory); !made) return Error{made.error()};
     const std::string first = fmt::format("{}/{}-{}{}", directory, job, as_in_file_names(name), kEnding);
     std::string path = first;
     for (int count = 2; count < kSameNameMax; ++count) {

@@ -78,7 +78,7 @@ TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
 TEST_F(JobLogs, WhereNothingCanBeWrittenIsNamed) {
     const Result<NewLog> log = make_log("/proc/nowhere", 1, "train");
     ASSERT_FALSE(log);
-    EXPECT_EQ(log.error(), "/proc/nowhere/1-train.log: No such file or directory");
+    EXPECT_EQ(log.error(), "/proc/nowhere: No such file or directory");
 }
 
 }  // namespace

@@ -1,8 +1,17 @@
 #include <cstdio>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "base/characters.h"
 #include "cli/commands.h"
+
+namespace {
+
+/// What the service says has names in it that other people chose.
+void say(const std::string& message) { std::fprintf(stderr, "salus: %s\n", salus::printable(message).c_str()); }
+
+}  // namespace
 
 int main(int argc, char** argv) {
     CLI::App program("Salus: several deep-learning jobs share one GPU.", "salus");
@@ -28,13 +37,13 @@ int main(int argc, char** argv) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
         const bool unknown = argc > 1 && program.get_subcommands().empty();
         const char* kind = unknown && argv[1][0] == '-' ? "option" : "command";
-        if (unknown) std::fprintf(stderr, "salus: there is no %s '%s'; salus --help lists them\n", kind, argv[1]);
-        else std::fprintf(stderr, "salus: %s\n", error.what());
+        if (unknown) say(std::string("there is no ") + kind + " '" + argv[1] + "'; salus --help lists them");
+        else say(error.what());
     } catch (const salus::cli::Failure& failure) {
-        std::fprintf(stderr, "salus: %s\n", failure.message.c_str());
+        say(failure.message);
         return 1;
     } catch (const salus::cli::UsageError& error) {
-        std::fprintf(stderr, "salus: %s\n", error.message.c_str());
+        say(error.message);
     }
     return 2;
 }

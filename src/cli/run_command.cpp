@@ -20,6 +20,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/characters.h"
 #include "base/python_command.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -28,6 +29,7 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/command.h"
+#include "wire/assignments.h"
 #include "wire/pass_on.h"
 
 namespace salus::cli {
@@ -43,16 +45,16 @@ struct Arguments {
     std::vector<std::string> command;
 };
 
-/// How long a job waits before its user is told for what.
-constexpr double kTellAfterS = 2;
 /// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
 constexpr unsigned kTryAgainUs = 250'000;
 constexpr int kTellAfterTries = 8;
 /// How long the service may take to write down that the job has ended.
 constexpr int kEndPatienceMs = 1000;
-/// How often a service that is gone is brought back before its job goes on without.
+/// How often, and after how long each time, a service that is gone is brought back before its job goes on without.
 constexpr int kTries = 5;
+constexpr int kTryAgainMs = 500;
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
+constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
 
 std::uint64_t monotonic_ns() {
     timespec time{};
@@ -88,11 +90,23 @@ public:
     }
 
 private:
-    /// Tells the service of the job, starting one if none runs. Without a service the job runs all the same, and says so.
+    /// Before the command starts. Without a service it starts all the same, and its user is told; not at once, as a service
+    /// that is being restarted hangs up on those who come meanwhile.
     void announce() {
+        const std::uint64_t until_ns = monotonic_ns() + kTries * std::uint64_t{kTryAgainMs} * 1'000'000;
+        std::string why = try_to_announce();
+        while (!why.empty() && monotonic_ns() < until_ns) {
+            ::usleep(kTryAgainUs);
+            why = try_to_announce();
+        }
+        if (!why.empty()) complain(why + "; the job starts without sharing");
+    }
+
+    /// Tells the service of the job, starting one if none runs. Why that failed, in a line; empty: it did not.
+    std::string try_to_announce() {
         connection_.reset();
         Result<wire::Descriptor> connection = connect_or_start(socket_);
-        if (!connection) return complain(connection.error());
+        if (!connection) return connection.error();
         wire::Run message;
         message.job = job_;
         message.name = wire::Text<64>(arguments_.name);
@@ -107,11 +121,20 @@ private:
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         const auto* running = std::get_if<wire::Running>(&answer.message);
-        if (answer.kind == wire::Received::Kind::kMessage && sorry) return complain(std::string(sorry->why.view()));
-        if (answer.kind != wire::Received::Kind::kMessage || !running) return complain("the service does not answer");
+        if (answer.kind == wire::Received::Kind::kMessage && sorry) return std::string(sorry->why.view());
+        if (answer.kind != wire::Received::Kind::kMessage || !running) return "the service does not answer";
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         connection_ = std::move(connection).value();
+        return {};
+    }
+
+    /// While the command runs. Whether it shares its client knows, who looks for a service by itself, and says what comes
+    /// of it.
+    void announce_again() {
+        const std::string why = try_to_announce();
+        tries_ = why.empty() ? 0 : tries_ - 1;
+        if (!why.empty() && tries_ == 0) complain("the service is gone, and no new one was found: " + why);
     }
 
     /// A process on a GPU takes memory before it asks for any: not before there is some.
@@ -122,7 +145,7 @@ private:
             if (!answer) announce();  // it is gone: the next one is asked
             else if (!room.is_object() || room.value("may_start", true)) return;
             if (tries == kTellAfterTries) {
-                std::fprintf(stderr, "salus: %s waits for memory on the GPU\n", arguments_.name.c_str());
+                say(arguments_.name + " waits for memory on the GPU");
             }
             ::usleep(kTryAgainUs);
         }
@@ -133,14 +156,17 @@ private:
         const auto python = parse_python(arguments_.command);
         if (!python) return;
         const Result<Adaptor> adaptor = find_adaptor();
-        if (python->shuts_out) complain(fmt::format("python -{} keeps the adaptor out", python->shuts_out));
-        else if (!adaptor) complain(adaptor.error());
+        constexpr const char* kEffect = "the job runs without sharing";
+        if (python->shuts_out) complain(fmt::format("python -{} keeps the adaptor out; {}", python->shuts_out, kEffect));
+        else if (!adaptor) complain(fmt::format("{}; {}", adaptor.error(), kEffect));
     }
 
-    void complain(const std::string& why) {
-        if (!complained_) std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why.c_str());
+    void complain(const std::string& what) {
+        if (!complained_) say(what);
         complained_ = true;
     }
+
+    static void say(const std::string& what) { std::fprintf(stderr, "salus: %s\n", printable(what).c_str()); }
 
     /// True in the process that goes on; the other one has told the user what to know.
     bool go_to_background() {
@@ -151,7 +177,7 @@ private:
         const pid_t child = ::fork();
         if (child < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child > 0) {
-            fmt::print("job {} ({}) runs in the background; its output is in {}\n", job_, arguments_.name, log_);
+            fmt::print("job {} ({}) runs in the background; its output is in {}\n", job_, printable(arguments_.name), log_);
             return false;
         }
         ::setsid();
@@ -172,6 +198,7 @@ private:
         }
         job.place = place_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
+        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", wire::default_state_directory().c_str(), 1);
     }
 
     void start() {
@@ -195,7 +222,7 @@ private:
         const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
             pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
-            ::poll(ready, connection_ ? 2 : 1, told_ && tries_ == 0 ? -1 : 500);
+            ::poll(ready, connection_ ? 2 : 1, tries_ == 0 ? -1 : kTryAgainMs);
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
@@ -209,12 +236,8 @@ private:
                 tell_end(status);
                 return end_like(status);
             }
-            if (connection_ && ready[1].revents != 0) tries_ = kTries;  // the service is gone: bring it back
-            if (tries_ > 0) {
-                announce();
-                tries_ = connection_ ? 0 : tries_ - 1;
-            }
-            if (!told_) tell_if_waiting();
+            if (connection_ && ready[1].revents != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
+            if (tries_ > 0) announce_again();
         }
     }
 
@@ -239,17 +262,19 @@ private:
         return 128 + signal;
     }
 
-    void tell_if_waiting() {
-        if (job_ == 0) return;
-        const Result<std::string> answer = ask_service(socket_, "status");
-        if (!answer) return;
-        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
-        if (!status.is_object()) return;
-        for (const nlohmann::json& row : status["jobs"]) {
-            if (row.value("job", 0u) != job_ || row.value("waiting_now_s", 0.0) < kTellAfterS) continue;
-            std::fprintf(stderr, "salus: %s %s\n", arguments_.name.c_str(), wait_text(row).c_str());
-            told_ = true;
-        }
+    /// What the service says by itself; false if it is gone.
+    bool hear() {
+        const wire::Received received = wire::receive(connection_.get());
+        if (received.kind != wire::Received::Kind::kMessage) return false;
+        const auto* waits = std::get_if<wire::Waits>(&received.message);
+        if (!waits || told_) return true;
+        nlohmann::json row = {{"state", waits->state.view()}, {"waits_for", waits->reason.view()}};
+        if (!waits->behind.view().empty()) row["behind"] = waits->behind.view();
+        if (waits->behind_job != 0) row["behind_job"] = waits->behind_job;
+        const std::string why = wait_text(row);
+        if (!why.empty()) say(arguments_.name + " " + why);
+        told_ = true;
+        return true;
     }
 
     Arguments arguments_;
@@ -287,13 +312,15 @@ void check(Arguments& a) {
     if (a.name.empty()) a.name = name_from(a.command);
     if (a.name.size() > 63) a.name.resize(63);
     check_name(a.name);
-    if (!(a.weight > 0 && a.weight <= 1e6)) throw UsageError{"--weight: is more than 0 and at most 1000000"};
+    if (!(a.weight >= wire::kWeightMin && a.weight <= wire::kWeightMax))
+        throw UsageError{fmt::format("--weight must be from 0.000001 to 1000000; got '{}'", a.weight)};
     if (a.priority < -1'000'000 || a.priority > 1'000'000) throw UsageError{"--priority: is from -1000000 to 1000000"};
     if (a.iterations && (*a.iterations < 1 || *a.iterations > kIterationsMax))
         throw UsageError{fmt::format("--iterations: is from 1 to {}", kIterationsMax)};
     if (a.memory_hint.empty()) return;
     const auto parts = split(a.memory_hint, '+');
-    if (parts.size() != 2 || !parse_bytes(parts[0]) || !parse_bytes(parts[1]))
+    const auto is_size = [](std::string_view text) { return parse_bytes(text).value_or(kHintMax + Bytes{1}) <= kHintMax; };
+    if (parts.size() != 2 || !is_size(parts[0]) || !is_size(parts[1]))
         throw UsageError{fmt::format("--memory-hint: '{}' is not P+T, such as 200MiB+2GiB", a.memory_hint)};
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "wire/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -55,8 +56,7 @@ std::string own_directory() {
 
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
     const std::string state = wire::default_state_directory();
-    std::error_code error;
-    std::filesystem::create_directories(state, error);
+    if (const Result<bool> made = wire::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";
     const wire::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!output) return StartFailure{log + ": " + std::strerror(errno)};
@@ -74,7 +74,6 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
         ::dup2(nothing, STDIN_FILENO);
         ::dup2(output.get(), STDOUT_FILENO);
         ::dup2(output.get(), STDERR_FILENO);
-        if (::chdir("/") != 0) ::_exit(127);
         ::execv(arguments[0], arguments.data());
         ::_exit(127);
     }

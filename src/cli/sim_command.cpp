@@ -14,6 +14,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/json_text.h"
 #include "cli/progress.h"
 #include "policies/table.h"
 #include "sim/job_file.h"
@@ -169,7 +170,7 @@ int run(const Arguments& a) {
     if (a.json) {
         nlohmann::ordered_json out = {{"policies", nlohmann::ordered_json::array()}};
         for (const sim::Figures& row : rows) out["policies"].push_back(figures_json(row));
-        fmt::print("{}\n", out.dump(2));
+        fmt::print("{}", json_text(out));
     } else {
         fmt::print("{}", sim::format_table(rows));
     }

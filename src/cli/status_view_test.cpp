@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/characters.h"
 #include "base/text.h"
 #include "cli/columns.h"
 #include "core/types.h"

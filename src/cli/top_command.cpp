@@ -25,6 +25,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/characters.h"
 #include "base/check.h"
 #include "cli/columns.h"
 #include "cli/commands.h"

@@ -209,6 +209,7 @@ void Client::exits() {
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
     for (int ms = 0; ms < 50 && !device_->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
     if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
+    exiting_ = true;
 }
 
 std::uint64_t Client::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
@@ -434,6 +435,10 @@ std::optional<void*> Client::allocate_on(device::Stream stream, std::size_t size
 
 void Client::used_on(const void* block, device::Stream stream) {
     if (memory_ && !in_child_) memory_->used_on(block, stream);
+}
+
+void Client::wait_for_stream(device::Stream stream) {
+    if (memory_ && !in_child_) memory_->wait_for_stream(stream);
 }
 
 std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }

@@ -56,6 +56,7 @@ public:
     /// For work on this stream. `on_behalf`: of a thread that is inside an iteration, and delegates.
     std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool on_behalf);
     void used_on(const void* block, device::Stream stream);
+    void wait_for_stream(device::Stream stream);
     bool owns(const void* address) const { return memory_ && memory_->owns(address); }
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
@@ -162,6 +163,7 @@ private:
     std::atomic<bool> refused_{false};
     std::atomic<bool> failed_{false};
     std::atomic<bool> stopping_{false};
+    std::atomic<bool> exiting_{false};  ///< the driver may be gone at any moment
     std::atomic<bool> lost_{false};      ///< the service is gone, for now
     std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
     std::atomic<bool> many_threads_{false};  ///< have entered iterations

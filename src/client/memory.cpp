@@ -104,6 +104,12 @@ void Memory::used_on(const void* start, device::Stream stream) {
     device_.uses(stream);
 }
 
+void Memory::wait_for_stream(device::Stream stream) {
+    const auto lock = this->lock();
+    if (!has_home_ || stream == home_) return;
+    if (!device_.order(stream, home_)) device_.drain_everything();
+}
+
 /// We are told once that a stream uses a block, and it may do so until the block is freed.
 void Memory::note_uses(const Block& block) {
     device_.uses(block.stream);
@@ -523,7 +529,6 @@ bool Memory::clear_lane() {
     if (lane_blocks_ == 0) return true;
     if (threaded_) return false;                    // see Note [Other threads]
     if (!device_.drain_everything()) return false;  // it may be in use on streams that we were never told of
-    free_deferred();
     if (evacuate_all()) return true;
     leftovers_.give_back_all();  // that may be the memory that was missing
     return evacuate_all();

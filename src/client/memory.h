@@ -56,6 +56,8 @@ public:
     void free(void* block, bool inside = true);
     /// Work on this stream uses the block as well.
     void used_on(const void* block, device::Stream stream);
+    /// What the home stream is given from now on comes after what this one was given so far.
+    void wait_for_stream(device::Stream stream);
     bool in_lane(const void* block);
     /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them does so yet,
     /// and what is in the lane leaves it now.

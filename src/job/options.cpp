@@ -40,8 +40,8 @@ std::uint64_t count(const std::string& option, const std::string& text, std::int
 
 double positive(const std::string& option, const std::string& text, double most) {
     const auto value = parse_number(text);
-    if (!value || *value <= 0 || *value > most) {
-        throw UsageError{option + ": '" + text + "' is not a number above 0 and up to " +
+    if (!value || *value < 1e-6 || *value > most) {  // what is less the service does not take
+        throw UsageError{option + ": '" + text + "' is not a number from 0.000001 to " +
                          std::to_string(static_cast<std::int64_t>(most))};
     }
     return *value;

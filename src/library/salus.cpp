@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "client/client.h"
 #include "interpose/allocator.h"
+#include "wire/trust.h"
 
 struct salus_client {
     explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
@@ -51,7 +52,7 @@ std::string program_name() { return ::program_invocation_short_name ? ::program_
 /// Options, then what `salus run` put into the environment, then defaults.
 Identity identity_from(const salus_options& options) {
     Identity identity;
-    identity.socket = options.socket ? options.socket : salus::wire::default_socket();
+    identity.socket = options.socket ? salus::wire::absolute_path(options.socket) : salus::wire::default_socket();
     salus::wire::Attach& attach = identity.attach;
     const char* name = options.name ? options.name : environment("SALUS_NAME");
     std::string printable = name ? name : program_name();
@@ -211,6 +212,14 @@ void salus_used_on(salus_client* client, const void* block, void* stream) {
     if (!client || !block) return;
     guarded(client, 0, [&] {
         client->client.used_on(block, reinterpret_cast<std::uintptr_t>(stream));
+        return 0;
+    });
+}
+
+void salus_wait_for_stream(salus_client* client, void* stream) {
+    if (!client) return;
+    guarded(client, 0, [&] {
+        client->client.wait_for_stream(reinterpret_cast<std::uintptr_t>(stream));
         return 0;
     });
 }

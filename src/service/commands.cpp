@@ -20,6 +20,9 @@ namespace {
 
 using nlohmann::json;
 
+/// How long a job waits before its user is told for what.
+constexpr Duration kLongWait = seconds(2);
+
 /// Names come from other people: bytes that are no text are replaced.
 std::string text_of(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -179,6 +182,43 @@ json Server::status() const {
     }
     return {{"service", service}, {"jobs", rows}};
 }
+
+// --------------------------------------------------------------------------------------------------- what runners hear
+
+/// The job of a client that waits, if its `salus run` has not heard of that yet.
+Job* Server::to_be_told_of(const Session& session) {
+    const auto job = session.waiting_since == kNever ? jobs_.end() : jobs_.find(session.job);
+    return job == jobs_.end() || job->second.runner_pid == 0 || job->second.told_of_wait ? nullptr : &job->second;
+}
+
+Instant Server::next_long_wait() {
+    Instant next = kNever;
+    for (const auto& [id, session] : shell_->sessions()) {
+        if (to_be_told_of(*session)) next = std::min(next, session->waiting_since + kLongWait);
+    }
+    return next;
+}
+
+/// `salus run` is told and does not ask: what it costs the service must not grow with the number of jobs.
+void Server::tell_long_waits() {
+    const Instant at = now();
+    for (const auto& [id, session] : shell_->sessions()) {
+        Job* job = to_be_told_of(*session);
+        if (!job || at - session->waiting_since < kLongWait) continue;
+        job->told_of_wait = true;
+        const auto runner = connections_.find(job->runner_connection);
+        if (runner == connections_.end()) continue;
+        const json row = describe(*session, at);
+        wire::Waits waits;
+        waits.state = wire::Text<16>(row.value("state", ""));
+        waits.reason = wire::Text<32>(row.value("waits_for", ""));
+        waits.behind = wire::Text<64>(row.value("behind", ""));
+        waits.behind_job = row.value("behind_job", 0u);
+        wire::send(runner->second.socket.get(), waits);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ commands by name
 
 /// By number, or by name if only one job that the peer may control has it.
 Result<std::vector<std::uint32_t>> Server::jobs_named(const wire::Peer& peer, std::string_view which) const {

@@ -6,11 +6,16 @@
 
 #include <array>
 
+#include "base/characters.h"
+#include "service/log_limit.h"
+#include "service/shell.h"
+
 namespace salus::service {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"error", "warning", "info", "debug"};
 LogLevel level_now = LogLevel::kInfo;
+LogLimit peers_limit(/*lines=*/20, minutes(1));
 
 }  // namespace
 
@@ -30,8 +35,16 @@ void write_log_line(LogLevel level, std::string_view text) {
     tm local{};
     ::localtime_r(&now.tv_sec, &local);
     const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {:<7} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
-                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], text);
+                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], printable(text));
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+bool admits_line_of_peer() { return peers_limit.admits(now()); }
+Instant held_back_due() { return peers_limit.due(); }
+
+void tell_held_back() {
+    const std::uint64_t lines = peers_limit.take();
+    if (lines > 0) log(LogLevel::kWarning, "{} more lines about connections were held back", lines);
 }
 
 }  // namespace salus::service

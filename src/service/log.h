@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/time.h"
+
 namespace salus::service {
 
 enum class LogLevel { kError, kWarning, kInfo, kDebug };
@@ -20,5 +22,16 @@ template <typename... Args>
 void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
     if (logs(level)) write_log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
+
+/// For lines that whoever connects can cause: some are written each minute, the others are counted.
+bool admits_line_of_peer();
+template <typename... Args>
+void log_of_peer(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+    if (logs(level) && admits_line_of_peer()) write_log_line(level, fmt::format(format, std::forward<Args>(args)...));
+}
+/// When tell_held_back() has something to tell.
+Instant held_back_due();
+/// How many lines were not written.
+void tell_held_back();
 
 }  // namespace salus::service

@@ -1,4 +1,5 @@
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -22,6 +23,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     salus::service::set_log_level(options.log_level);
+    // It keeps no directory of its user's busy; its options are absolute by now.
+    if (::chdir("/") != 0) std::perror("salusd: /");
     rlimit files{};  // three a client
     if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "policies/table.h"
 #include "wire/socket.h"
+#include "wire/trust.h"
 
 namespace salus::service {
 namespace {
@@ -31,7 +33,7 @@ Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
 /// As for `salus`, but never the machine's, which has to be asked for.
 std::string socket_by_default() {
     const char* named = std::getenv("SALUS_SOCKET");
-    return named && *named ? named : wire::user_socket();
+    return named && *named ? wire::absolute_path(named) : wire::user_socket();
 }
 
 std::optional<MpsMode> mps_mode_from(const std::string& name) {
@@ -90,8 +92,9 @@ OptionsParser::OptionsParser(CLI::App& program) {
     auto reader = std::make_shared<FileReader>(program);
     file_ = reader;
     program.config_formatter(std::move(reader));
-    program.set_config("--config", default_configuration_file(),
-                       "a TOML file with any of these options, without the dashes");
+    program
+        .set_config("--config", default_configuration_file(), "a TOML file with any of these options, without the dashes")
+        ->check(CLI::Validator([](const std::string& path) { return wire::why_distrusted(path).value_or(""); }, ""));
     program.allow_config_extras(CLI::config_extras_mode::error);
     program.add_option("--policy", plain_.policy, "who runs next: fifo, srtf, las, fair, rr, priority, pack")
         ->capture_default_str();
@@ -111,6 +114,10 @@ OptionsParser::OptionsParser(CLI::App& program) {
                        "directory for trace, logs and history (default: " + wire::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
     program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
+    program
+        .add_option("--connections-per-user", plain_.connections_per_user,
+                    "at most; a job takes one, and one for each of its processes")
+        ->capture_default_str();
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
 }
 
@@ -137,10 +144,13 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
     if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
         throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
+    if (const unsigned most = options.connections_per_user; most < 1 || most > kConnectionsMax)
+        throw CLI::ValidationError("--connections-per-user",
+                                   fmt::format("must be from 1 to {}; got '{}'", kConnectionsMax, most));
     if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
-    if (options.socket.empty()) options.socket = socket_by_default();
-    if (options.state.empty()) options.state = wire::default_state_directory();
+    options.socket = options.socket.empty() ? socket_by_default() : wire::absolute_path(options.socket);
+    options.state = options.state.empty() ? wire::default_state_directory() : wire::absolute_path(options.state);
     return options;
 }
 

@@ -32,8 +32,12 @@ struct Options {
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = milliseconds(300);
+    unsigned connections_per_user = 1024;
     bool all_users = false;  ///< others than the one it runs as may attach; each has lanes of their own
 };
+
+/// Of all users together: a flood must not cost the service its descriptors.
+inline constexpr unsigned kConnectionsMax = 4096;
 
 /// `filled` holds what was given, once the program has parsed its arguments and finish() has been called.
 class OptionsParser {

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
-        "trace_limit={} rehome_after={} all_users={}",
+        "trace_limit={} rehome_after={} all_users={} connections_per_user={}",
         o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
-        o.rehome_after.ns, o.all_users);
+        o.rehome_after.ns, o.all_users, o.connections_per_user);
 }
 
 /// What was given, or why it makes no sense.
@@ -107,6 +107,7 @@ const std::vector<Row> kRows = {
     {"log-level", "debug", "\"debug\"", "log_level=3"},
     {"users", "all", "\"all\"", "all_users=true"},
     {"trace-limit", "64MiB", "\"64MiB\"", "trace_limit=67108864"},
+    {"connections-per-user", "16", "16", "connections_per_user=16"},
 };
 
 TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
@@ -176,6 +177,36 @@ TEST_F(ServiceOptionsTest, TheUsersOwnFileIsReadUnlessAnotherIsNamed) {
     EXPECT_NE(parse({}).error, "");
 }
 
+TEST_F(ServiceOptionsTest, AFileThatOthersCanWriteIsNotRead) {
+    const fs::path path = default_configuration_file();
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << "policy = \"rr\"\n";
+    fs::permissions(directory_, fs::perms(0755));
+    fs::permissions(path, fs::perms(0666));
+    EXPECT_EQ(parse({}).error, "--config: " + path.string() + " can be written by other users; chmod go-w helps");
+    EXPECT_EQ(parse({"--config", "/dev/null"}).error, "");
+    fs::permissions(path, fs::perms(0644));
+    EXPECT_EQ(parse({}).options.policy, "rr");
+    fs::permissions(path.parent_path(), fs::perms(0777));
+    EXPECT_EQ(parse({}).error,
+              "--config: " + path.parent_path().string() + " can be written by other users; chmod go-w helps");
+}
+
+TEST_F(ServiceOptionsTest, RelativePathsAreAgainstTheWorkingDirectory) {
+    const std::string here = fs::current_path().string();
+    const Options given = parse({"--socket", "run/socket", "--state", "state"}).options;
+    EXPECT_EQ(given.socket, here + "/run/socket");
+    EXPECT_EQ(given.state, here + "/state");
+    ::setenv("SALUS_SOCKET", "elsewhere/socket", 1);
+    ::setenv("SALUS_STATE", "elsewhere", 1);
+    EXPECT_EQ(parse({}).options.socket, here + "/elsewhere/socket");
+    EXPECT_EQ(parse({}).options.state, here + "/elsewhere");
+    EXPECT_EQ(wire::default_socket(), here + "/elsewhere/socket");
+    ::unsetenv("SALUS_STATE");
+    ::setenv("XDG_STATE_HOME", "relative", 1);
+    EXPECT_EQ(wire::default_state_directory(), directory_ + "/HOME/.local/state/salus") << "invalid, says the specification";
+}
+
 TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     ::unsetenv("XDG_STATE_HOME");
     ::setenv("XDG_CONFIG_HOME", "", 1);
@@ -207,6 +238,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"log-level", {"verbose", "3"}},
         {"users", {"some", "everybody"}},
         {"trace-limit", {"0", "-5", "lots"}},
+        {"connections-per-user", {"0", "-1", "4097", "many", "1.5"}},
     };
     for (const auto& row : rows) {
         for (const std::string& value : row.values) {

@@ -23,6 +23,7 @@
 #include "device/host/host_lane_memory.h"
 #include "service/log.h"
 #include "service/process.h"
+#include "wire/trust.h"
 
 namespace salus::service {
 namespace {
@@ -34,8 +35,8 @@ void discard_signals(int socket) {
     }
 }
 
-/// A flood of connections must not cost the service its descriptors.
-constexpr std::size_t kConnectionsMax = 4096;
+/// Without a descriptor for the next connection, how long it is left to wait.
+constexpr Duration kAcceptPause = milliseconds(500);
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
 /// What a process on a GPU takes before it is known, and how long it may take to attach.
@@ -47,17 +48,14 @@ constexpr Duration kStartPatience = seconds(60);
 /// Ten milliseconds each.
 constexpr int kLockTries = 1000;
 
-/// Ours alone, and nobody else could have put it there.
-/// True if it was made now, false if it was there.
-Result<bool> make_private_directory(const std::string& path) {
+/// What an earlier service wrote is read back: roster, history, trace.
+std::optional<std::string> why_distrusted_in(const std::string& directory) {
     std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    const bool made = ::mkdir(path.c_str(), 0700) == 0;
-    if (!made && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
-    struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
-    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
-    return made;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+        if (!entry.is_regular_file(error)) continue;
+        if (auto why = wire::why_distrusted(entry.path().string())) return why;
+    }
+    return std::nullopt;
 }
 
 /// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
@@ -134,10 +132,11 @@ std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{w
 
 Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     const std::string directory = std::filesystem::path(options.socket).parent_path().string();
-    const Result<bool> made = make_private_directory(directory);
+    const Result<bool> made = wire::make_private_directory(directory);
     if (!made) return Error{made.error()};
-    const Result<bool> made_state = make_private_directory(options.state);
+    const Result<bool> made_state = wire::make_private_directory(options.state);
     if (!made_state) return Error{made_state.error()};
+    if (const auto why = why_distrusted_in(options.state)) return Error{*why};
     Result<wire::Descriptor> lock = lock_socket(options.socket);
     if (!lock) return Error{lock.error()};
     Result<wire::Descriptor> state_lock = lock_state(options);
@@ -282,6 +281,7 @@ void Server::block_signals() {
 
 void Server::run() {
     while (!stopping_) step(kNever);
+    tell_held_back();
     shell_->quiet();
     shell_->trace().flush();
 }
@@ -291,7 +291,8 @@ void Server::step(Instant limit) {
     int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (count == 0) {
         shell_->quiet();
-        const Instant until = std::min(limit, shell_->next_tick());
+        long_wait_at_ = next_long_wait();
+        const Instant until = std::min({limit, shell_->next_tick(), long_wait_at_, accept_again_at_, held_back_due()});
         timespec patience{};
         const std::int64_t left = std::max<std::int64_t>((until == kNever ? Duration{} : until - now()).ns, 0);
         patience.tv_sec = left / 1'000'000'000;
@@ -325,6 +326,10 @@ void Server::step(Instant limit) {
     const std::size_t sessions = shell_->sessions().size();
     shell_->tick();
     if (shell_->sessions().size() < sessions) close_without_session();
+    const Instant at = now();
+    if (long_wait_at_ <= at) tell_long_waits();
+    if (held_back_due() <= at) tell_held_back();
+    if (accept_again_at_ <= at) watch_listener(true);
 }
 
 // ------------------------------------------------------------------------------------------------------- connections
@@ -332,21 +337,53 @@ void Server::step(Instant limit) {
 void Server::accept_all() {
     for (int i = 0; i < 64; ++i) {
         wire::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket) return;
+        if (!socket) return accept_failed(errno);
         adopt(std::move(socket));
     }
 }
 
+/// A connection that cannot be accepted stays ready: to watch on would be to spin.
+void Server::accept_failed(int why) {
+    const bool none_left = why == EAGAIN;
+    if (none_left && std::exchange(told_of_no_descriptors_, false)) {
+        log_of_peer(LogLevel::kInfo, "all connections that waited are accepted");
+    }
+    if (why != EMFILE && why != ENFILE && why != ENOBUFS && why != ENOMEM) return;
+    watch_listener(false);
+    if (std::exchange(told_of_no_descriptors_, true)) return;
+    log_of_peer(LogLevel::kWarning, "no new connections: {}; {} are open, and others wait until some are closed",
+                std::strerror(why), connections_.size());
+}
+
+void Server::watch_listener(bool watched) {
+    epoll_event event{};
+    if (watched) event.events = EPOLLIN;
+    event.data.u64 = tag(static_cast<std::uint32_t>(Watch::kListener), 0);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+    accept_again_at_ = watched ? kNever : now() + kAcceptPause;
+}
+
 void Server::adopt(wire::Descriptor socket) {
     const auto peer = wire::peer_of(socket.get());
-    if (!peer || connections_.size() >= kConnectionsMax) return;
+    if (!peer) return;
     Connection connection;
     connection.id = next_connection_++;
     connection.peer = *peer;
     connection.socket = std::move(socket);
     if (peer->uid != ::getuid() && peer->uid != 0 && !options_.all_users) {
-        log(LogLevel::kWarning, "pid {} of user {} is turned away", peer->pid, peer->uid);
+        log_of_peer(LogLevel::kWarning, "pid {} of user {} is turned away", peer->pid, peer->uid);
         return refuse(connection, "this service belongs to another user");
+    }
+    const auto same_user = std::count_if(connections_.begin(), connections_.end(),
+                                         [&](const auto& other) { return other.second.peer.uid == peer->uid; });
+    const bool too_many = same_user >= static_cast<std::ptrdiff_t>(options_.connections_per_user);
+    if (too_many || connections_.size() >= kConnectionsMax) {
+        const std::string why =
+            too_many
+                ? fmt::format("user {} has {} connections, and --connections-per-user allows no more", peer->uid, same_user)
+                : fmt::format("the service has {} connections and takes no more", kConnectionsMax);
+        log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", peer->pid, why);
+        return refuse(connection, why);
     }
     if (!watch(connection.socket.get(), Watch::kConnection, connection.id, EPOLLIN)) return;
     connections_.emplace(connection.id, std::move(connection));
@@ -366,7 +403,7 @@ void Server::read_from(Connection& connection) {
         if (received.kind == wire::Received::Kind::kNothingNow) return;
         if (received.kind == wire::Received::Kind::kClosed) return close(id);
         if (received.kind == wire::Received::Kind::kGarbage) {
-            log(LogLevel::kWarning, "pid {} is dropped: {}", connection.peer.pid, received.why);
+            log_of_peer(LogLevel::kWarning, "pid {} is dropped: {}", connection.peer.pid, received.why);
             wire::send(socket, wire::Sorry{wire::Text<256>(received.why)});
             return close(id);
         }
@@ -387,11 +424,12 @@ bool Server::handle(Connection& connection, wire::Received& received) {
         const Reply reply = this->command(connection.peer, command->line.view());
         wire::Descriptor file(::memfd_create("salus-answer", MFD_CLOEXEC));
         const auto size = static_cast<std::uint64_t>(reply.text.size());
+        if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
         if (!file || ::write(file.get(), reply.text.data(), size) != static_cast<ssize_t>(size)) return false;
         const int descriptors[] = {file.get()};
         return wire::send(connection.socket.get(), wire::Answer{reply.ok ? 1u : 0u, size}, descriptors);
     }
-    log(LogLevel::kWarning, "pid {} is dropped: a message out of place", connection.peer.pid);
+    log_of_peer(LogLevel::kWarning, "pid {} is dropped: a message out of place", connection.peer.pid);
     refuse(connection, "a message out of place");
     return false;
 }
@@ -431,7 +469,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     wire::Descriptor spare(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
     Result<Session*> attached = shell_->attach(std::move(session), checked, std::move(received.descriptors[0]));
     if (!attached) {
-        log(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());
+        log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());
         wire::send(spare.get(), wire::Sorry{wire::Text<256>(attached.error())});
         drop_empty_jobs();
         return false;
@@ -446,6 +484,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
+    job.runner_connection = connection.id;
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
@@ -487,6 +526,7 @@ void Server::close(std::uint32_t id) {
     const auto job = jobs_.find(found->second.job);
     if (job != jobs_.end() && job->second.runner_pid == found->second.peer.pid) job->second.runner_pid = 0;
     connections_.erase(found);
+    if (accept_again_at_ != kNever) accept_again_at_ = now();  // there is a descriptor
     drop_empty_jobs();
 }
 

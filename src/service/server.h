@@ -24,7 +24,8 @@ struct Job {
     std::string name;
     unsigned uid = 0;
     int runner_pid = 0;  ///< 0: none
-    std::string log;     ///< path, if it was detached
+    std::uint32_t runner_connection = 0;
+    std::string log;  ///< path, if it was detached
     Instant started;
 
     history::CommandKeys keys;
@@ -32,8 +33,9 @@ struct Job {
     bool joins_mps = false;
     bool may_start = false;  ///< there was room for its context
     Instant may_start_since;
-    history::Figures past;  ///< what earlier runs showed
-    history::Figures gone;  ///< what those of its clients showed that have left
+    bool told_of_wait = false;  ///< its runner was
+    history::Figures past;      ///< what earlier runs showed
+    history::Figures gone;      ///< what those of its clients showed that have left
 };
 
 class Server {
@@ -74,7 +76,9 @@ private:
     Bytes needs_to_start(const Job& job) const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
+    void watch_listener(bool watched);
     void accept_all();
+    void accept_failed(int why);
     void read_from(Connection& connection);
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
@@ -90,6 +94,9 @@ private:
     void drop_empty_jobs();
 
     // ---- commands.cpp ----
+    Job* to_be_told_of(const Session& session);
+    Instant next_long_wait();
+    void tell_long_waits();
     struct Reply {
         bool ok = true;
         std::string text;
@@ -120,6 +127,9 @@ private:
     std::uint32_t next_connection_ = 1;
     std::uint32_t next_job_ = 1;
     Instant started_;
+    Instant long_wait_at_ = kNever;     ///< when a runner is to be told that its job waits
+    Instant accept_again_at_ = kNever;  ///< there was no descriptor for a connection
+    bool told_of_no_descriptors_ = false;
     bool stopping_ = false;
     bool made_directory_ = false;  ///< of the socket, and so may open it to others
 };

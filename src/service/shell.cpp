@@ -16,6 +16,7 @@
 #include "policies/table.h"
 #include "service/log.h"
 #include "service/process.h"
+#include "wire/assignments.h"
 
 namespace salus::service {
 namespace {
@@ -217,9 +218,10 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         status.st_size != static_cast<off_t>(kControlPageSize) || !session->notify) {
         return Error{"no control page came along"};
     }
-    const bool sensible = attach.weight >= 1e-6 && attach.weight <= 1e6 && attach.occupancy >= 1e-6 &&
-                          attach.occupancy <= 1 && in_range(attach.persistent) && in_range(attach.ephemeral) &&
-                          attach.iterations_total <= std::uint64_t{1} << 50 && in_range(attach.iteration_time_ns);
+    const bool sensible = attach.weight >= wire::kWeightMin && attach.weight <= wire::kWeightMax &&
+                          attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
+                          in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
+                          in_range(attach.iteration_time_ns);
     if (!sensible) return Error{"a figure that cannot be"};
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
     if (at == MAP_FAILED) return Error{"the control page cannot be mapped"};
@@ -279,7 +281,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
 }
 
 bool Shell::complain(const Session& session, std::string_view why) {
-    log(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid, why);
+    log_of_peer(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid,
+                why);
     return false;
 }
 

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/characters.h"
 #include "base/check.h"
 
 namespace salus::sim {
@@ -100,13 +101,13 @@ void add(std::string& out, fmt::format_string<Arguments...> format, Arguments&&.
 
 std::string escape_xml(std::string_view text) {
     std::string out;
-    for (const char c : text) {
+    for (const char c : printable(text, ' ')) {  // XML has no way to write control characters
         switch (c) {
             case '&': out += "&amp;"; break;
             case '<': out += "&lt;"; break;
             case '>': out += "&gt;"; break;
             case '"': out += "&quot;"; break;
-            default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no way to write control characters
+            default: out += c;
         }
     }
     return out;
@@ -114,14 +115,13 @@ std::string escape_xml(std::string_view text) {
 
 std::string escape_json(std::string_view text) {
     std::string out;
-    for (const char c : text) {
-        if (c == '"' || c == '\\') {
-            out += {'\\', c};
-        } else if (static_cast<unsigned char>(c) < 0x20) {
-            add(out, "\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-            out += c;
-        }
+    while (!text.empty()) {
+        const Character c = first_character(text);
+        const bool escaped = is_control(c.code) || c.code == kInvalidCharacter;
+        if (c.code == '"' || c.code == '\\') out += {'\\', static_cast<char>(c.code)};
+        else if (escaped) add(out, "\\u{:04x}", static_cast<unsigned>(c.code > 0xffff ? kInvalidCharacter : c.code));
+        else out += text.substr(0, c.bytes);
+        text.remove_prefix(c.bytes);
     }
     return out;
 }

@@ -22,7 +22,7 @@ Result<Assignments> parse_assignments(const std::vector<std::string_view>& words
             if (!whole || std::fabs(*value) > 1e6) return Error{"priority: is a whole number from -1000000 to 1000000"};
             made.priority = static_cast<int>(*value);
         } else if (key == "weight") {
-            if (!(*value >= 1e-6 && *value <= 1e6)) return Error{"weight: is from 0.000001 to 1000000"};
+            if (!(*value >= kWeightMin && *value <= kWeightMax)) return Error{"weight: is from 0.000001 to 1000000"};
             made.weight = *value;
         } else {
             if (!whole || !(*value >= 0 && *value <= 1e15))

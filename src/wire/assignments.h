@@ -10,6 +10,10 @@
 
 namespace salus::wire {
 
+/// What the service takes, however it is told.
+inline constexpr double kWeightMin = 1e-6;
+inline constexpr double kWeightMax = 1e6;
+
 struct Assignments {
     std::optional<int> priority;
     std::optional<double> weight;

@@ -28,6 +28,8 @@ bool text_is_clean(const T& message) {
         return clean(message.name) && clean(message.log) && clean(message.command);
     } else if constexpr (std::is_same_v<T, Running>) {
         return clean(message.device) && clean(message.gpu) && clean(message.mps);
+    } else if constexpr (std::is_same_v<T, Waits>) {
+        return clean(message.state) && clean(message.reason) && clean(message.behind);
     } else if constexpr (std::is_same_v<T, Welcome>) {
         return clean(message.device) && clean(message.gpu);
     } else if constexpr (requires { message.name; }) return clean(message.name);

@@ -162,6 +162,14 @@ struct Running {
     Text<64> gpu;
     Text<128> mps;  ///< the directory of its pipes; empty: the job is not to use MPS
 };
+/// The job has waited for long; comes at most once from a service. The words are those of the status.
+struct Waits {
+    static constexpr std::uint16_t kType = 45;
+    Text<16> state;
+    Text<32> reason;
+    Text<64> behind;  ///< the name of the job that it waits for; empty: none, or not known
+    std::uint32_t behind_job = 0;
+};
 /// The command of `salus run` has ended. The service writes the run down, then closes the connection.
 struct Ended {
     static constexpr std::uint16_t kType = 44;
@@ -180,9 +188,9 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces,
-                 MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Ended, Command, Answer>;
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
+                             LanePieces, MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running,
+                             Waits, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;
 

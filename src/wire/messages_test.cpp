@@ -45,6 +45,7 @@ auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command));
 }
 auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps)); }
+auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const Command& m) { return std::tuple(shown(m.line)); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
@@ -91,6 +92,7 @@ std::vector<Message> examples() {
             Refuse{kLarge, kLarge + 1},
             run,
             Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps")},
+            Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Ended{-9, kLarge},
             Command{Text<384>("set 3 priority=5")},
             Answer{1, kLarge}};
@@ -208,7 +210,9 @@ struct Place {
 std::vector<Place> texts() {
     return {{Attach{}, kBodyAt + offsetof(Attach, name), 64}, {Sorry{}, kBodyAt + offsetof(Sorry, why), 256},
             {Run{}, kBodyAt + offsetof(Run, name), 64},       {Run{}, kBodyAt + offsetof(Run, log), 256},
-            {Run{}, kBodyAt + offsetof(Run, command), 160},   {Command{}, kBodyAt + offsetof(Command, line), 384}};
+            {Run{}, kBodyAt + offsetof(Run, command), 160},   {Command{}, kBodyAt + offsetof(Command, line), 384},
+            {Waits{}, kBodyAt + offsetof(Waits, state), 16},  {Waits{}, kBodyAt + offsetof(Waits, reason), 32},
+            {Waits{}, kBodyAt + offsetof(Waits, behind), 64}};
 }
 
 TEST(Messages, TextWithoutAnEndIsNone) {

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "wire/trust.h"
+
 namespace salus::wire {
 
 void Descriptor::reset() {
@@ -96,6 +98,7 @@ Result<Descriptor> connect_to(const std::string& path) {
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) return Error{"the path of the socket is too long: " + path};
     std::memcpy(address.sun_path, path.data(), path.size());
+    if (const auto why = why_distrusted(path.substr(0, path.rfind('/') + 1))) return Error{*why};
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
     // A service that hangs must not hang others.
@@ -111,32 +114,44 @@ Result<Descriptor> connect_to(const std::string& path) {
     return socket;
 }
 
+namespace {
+
+/// Nothing if it is not set, or is set to nothing.
+std::optional<std::string> variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+/// One that names a directory for all programs: a relative one is invalid, as the XDG specification has it.
+std::optional<std::string> directory_in(const char* name) {
+    const auto value = variable(name);
+    return value && value->starts_with('/') ? value : std::nullopt;
+}
+
+}  // namespace
+
 std::string user_socket() {
-    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-    if (runtime && *runtime) return std::string(runtime) + "/salus/socket";
-    return "/tmp/salus-" + std::to_string(::getuid()) + "/socket";
+    const auto runtime = directory_in("XDG_RUNTIME_DIR");
+    return runtime ? *runtime + "/salus/socket" : directory_without_home() + "/socket";
 }
 
 std::string default_socket() {
-    const char* named = std::getenv("SALUS_SOCKET");
-    if (named && *named) return named;
+    if (const auto named = variable("SALUS_SOCKET")) return absolute_path(*named);
     struct stat status {};
     const std::string own = user_socket();
     if (::stat(own.c_str(), &status) != 0 && ::stat(kSystemSocket, &status) == 0) return kSystemSocket;
     return own;
 }
 
-std::string user_directory(const char* variable, const char* below_home) {
-    const char* named = std::getenv(variable);
-    if (named && *named) return std::string(named) + "/salus";
-    const char* home = std::getenv("HOME");
-    if (home && *home) return std::string(home) + below_home + "/salus";
-    return "/tmp/salus-" + std::to_string(::getuid());
+std::string user_directory(const char* name, const char* below_home) {
+    if (const auto named = directory_in(name)) return *named + "/salus";
+    if (const auto home = directory_in("HOME")) return *home + below_home + "/salus";
+    return directory_without_home();
 }
 
 std::string default_state_directory() {
-    const char* named = std::getenv("SALUS_STATE");
-    return named && *named ? named : user_directory("XDG_STATE_HOME", "/.local/state");
+    const auto named = variable("SALUS_STATE");
+    return named ? absolute_path(*named) : user_directory("XDG_STATE_HOME", "/.local/state");
 }
 
 }  // namespace salus::wire

@@ -33,10 +33,11 @@ struct Peer {
 };
 std::optional<Peer> peer_of(int socket);
 
-/// Blocking, close-on-exec, with a limit of 5 s for each call. Only to a service of this user's or root's.
+/// Blocking, close-on-exec, with a limit of 5 s for each call. Only to a service of this user's or root's, in a directory
+/// that nobody else can write to.
 Result<Descriptor> connect_to(const std::string& path);
 
-/// Where services listen: `socket` in the directory of the user's own, or of the system's.
+/// Where services listen, absolute like all paths here: `socket` in the directory of the user's own, or of the system's.
 std::string user_socket();
 inline constexpr const char* kSystemSocket = "/run/salus/socket";
 /// The one to talk to: $SALUS_SOCKET, else the user's if there is one, else the system's if there is one, else the user's.

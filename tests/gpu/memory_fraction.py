@@ -4,7 +4,7 @@ from _common import DEVICE, MIB, check_same_weights, exact, needs_cuda, perceptr
 
 needs_cuda()
 exact()
-GIB, BLOCK = 1 << 30, 64 * MIB  # blocks of 256 MiB
+GIB, BLOCK = 1 << 30, 256 * MIB
 model, batches = perceptron(), vectors(12)
 _, reference = train(model, batches)
 torch.cuda.empty_cache()

@@ -21,7 +21,13 @@ void check(bool right, const char* what, int line) {
 
 cudaStream_t stream_of(int64_t number) { return reinterpret_cast<cudaStream_t>(number); }
 const cudaStream_t kHome = stream_of(0), kSide = stream_of(7), kCapturing = stream_of(8);
+const cudaStream_t kExternal = stream_of(0x5000);
 thread_local cudaStream_t current_stream = kHome;
+/// As torch numbers them: an external one is its own number, and torch's own are odd.
+int64_t id_of(cudaStream_t stream) {
+    const auto number = reinterpret_cast<int64_t>(stream);
+    return stream == kHome || stream == kExternal ? number : number << 1 | 1;
+}
 DeviceIndex current_gpu = kDevice;
 
 /// Blocks at addresses from `begin` on. Freed ones stay reserved for others of their size, until they are given back.
@@ -161,12 +167,16 @@ salus_status get_usage(salus_client*, salus_usage* usage) {
     return SALUS_OK;
 }
 
+std::vector<cudaStream_t> named, waited_for;  ///< to the client, by used_on and wait_for_stream
+
 native::CUDAAllocator& install() {
     salus_torch_api api{};
     api.version = kApiVersion;
     api.device = kDevice;
     api.alloc_on = &alloc_on;
     api.free = [](salus_client*, void* block) { client.free(block); };
+    api.used_on = [](salus_client*, const void*, void* stream) { named.push_back(static_cast<cudaStream_t>(stream)); };
+    api.wait_for_stream = [](salus_client*, void* stream) { waited_for.push_back(static_cast<cudaStream_t>(stream)); };
     api.owns = [](salus_client*, const void* block) { return client.has(block) ? 1 : 0; };
     api.get_usage = &get_usage;
     api.reset_peaks = [](salus_client*) {};
@@ -412,6 +422,34 @@ void test_threads_while_pools_come_and_go() {
     CHECK_THAT(of_native == 0);
 }
 
+// -------------------------------------------------------------------------------------------------------- external streams
+
+void test_an_external_stream_is_named_to_the_client_only_while_it_is_there() {
+    native::CUDAAllocator& torch = install();
+    const auto used_on = [&](const DataPtr& block, cudaStream_t stream) {
+        torch.recordStream(block, CUDAStream(CUDAStream::UNCHECKED,
+                                             c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, kDevice), id_of(stream))));
+    };
+    current_stream = kExternal;
+    CHECK_THAT(!client.has(torch.allocate(4 * kMiB).get()));
+    void* block = torch.raw_alloc_with_stream(4 * kMiB, kExternal);
+    CHECK_THAT(!client.has(block));
+    torch.raw_delete(block);
+    current_stream = kHome;
+    DataPtr ours = torch.allocate(4 * kMiB);
+    DataPtr other = torch.allocate(4 * kMiB);
+    CHECK_THAT(client.has(ours.get()) && client.has(other.get()));
+    used_on(ours, kSide);
+    used_on(ours, kExternal);
+    CHECK_THAT(named == std::vector{kSide});
+    other.clear();
+    CHECK_THAT(waited_for.empty());
+    ours.clear();
+    CHECK_THAT(waited_for == std::vector{kExternal});
+    torch.allocate(4 * kMiB).clear();  // the same address again
+    CHECK_THAT(waited_for.size() == 1);
+}
+
 #define TEST_NAMED(name) \
     { #name, &test_##name }
 const std::map<std::string, void (*)()> tests{
@@ -429,6 +467,7 @@ const std::map<std::string, void (*)()> tests{
     TEST_NAMED(a_filter_that_throws),
     TEST_NAMED(a_pool_on_another_gpu),
     TEST_NAMED(threads_while_pools_come_and_go),
+    TEST_NAMED(an_external_stream_is_named_to_the_client_only_while_it_is_there),
 };
 
 }  // namespace
@@ -437,13 +476,12 @@ const std::map<std::string, void (*)()> tests{
 namespace c10::cuda {
 DeviceIndex current_device() { return current_gpu; }
 CUDAStream getCurrentCUDAStream(DeviceIndex device) {
-    return CUDAStream(CUDAStream::UNCHECKED,
-                      Stream(Stream::UNSAFE, Device(kCUDA, device), reinterpret_cast<StreamId>(current_stream)));
+    return CUDAStream(CUDAStream::UNCHECKED, Stream(Stream::UNSAFE, Device(kCUDA, device), id_of(current_stream)));
 }
 // Of one version and of another.
 void c10_cuda_check_implementation(int32_t, const char*, const char*, int32_t, bool) {}
 void c10_cuda_check_implementation(int32_t, const char*, const char*, uint32_t, bool) {}
-cudaStream_t CUDAStream::stream() const { return stream_of(id()); }
+cudaStream_t CUDAStream::stream() const { return stream_of((id() & 1) != 0 ? id() >> 1 : id()); }
 namespace CUDACachingAllocator {
 std::atomic<CUDAAllocator*> allocator;
 }

@@ -198,6 +198,45 @@ class Builder(Folder):
         self.assertEqual(sum(b"compiling" in said for _, said in outputs), 1)
         self.assertEqual(len(self.runs()), 1)
 
+    def test_what_others_can_write_is_not_loaded(self):
+        path, _ = self.quietly(cuda.compiled, self.torch)
+        folder = os.path.dirname(path)
+        os.chmod(self.folder, 0o755)
+        for what, mode in ((path, 0o777), (folder, 0o777), (os.path.join(self.folder, "state"), 0o777)):
+            for place in (self.folder, os.path.join(self.folder, "state"), os.path.dirname(folder), folder, path):
+                os.chmod(place, 0o755)
+            self.assertEqual(self.quietly(cuda.compiled, self.torch)[0], path)
+            os.chmod(what, mode)
+            self.assertEqual(self.why_not(), what + " can be written by other users; chmod go-w helps")
+            os.chmod(what, 0o755)
+            if os.getuid() == 0:
+                os.chown(what, 54321, 54321)
+                self.assertEqual(self.why_not(), what + " belongs to another user")
+                os.chown(what, 0, 0)
+        self.assertEqual(len(self.runs()), 1)
+
+    def test_a_link_leads_to_what_others_can_write(self):
+        path, _ = self.quietly(cuda.compiled, self.torch)
+        os.chmod(self.folder, 0o755)
+        elsewhere = os.path.join(self.folder, "elsewhere")
+        os.rename(os.path.join(self.folder, "state"), elsewhere)
+        os.symlink(elsewhere, os.path.join(self.folder, "state"))
+        self.assertEqual(self.quietly(cuda.compiled, self.torch)[0], path)
+        os.chmod(elsewhere, 0o777)
+        self.assertEqual(self.why_not(), elsewhere + " can be written by other users; chmod go-w helps")
+
+    def test_the_umask_does_not_open_the_cache(self):
+        os.chmod(self.folder, 0o755)
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        path, _ = self.quietly(cuda.compiled, self.torch)
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
+        self.assertEqual(self.quietly(cuda.compiled, self.torch), (path, ""))
+
+    def test_without_a_home_there_is_no_cache(self):
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "relative", "HOME": "also/relative"}):
+            self.assertIn("no home", self.why_not())
+
     def test_a_compiler_that_fails(self):
         self.compiler("echo 'In file included from x'; echo 'a.h:1: error: no such thing' >&2; echo half >\"$object\"; exit 1")
         self.assertRegex(self.why_not(), "torch 2.11.0 cannot be compiled, .*compiler said: a.h:1: error: no such thing$")
@@ -241,14 +280,14 @@ class Install(Folder):
         source = self.file("check.c", """
             #include <stdint.h>
             int salus_torch_install(const int64_t* api) {
-                if (api[0] != 2 || api[1] != 3 || api[2] != 0x1234) return 9;
-                for (int i = 0; i < 8; ++i) if (api[3 + i] != 100 + i) return 9;
+                if (api[0] != 3 || api[1] != 3 || api[2] != 0x1234) return 9;
+                for (int i = 0; i < 9; ++i) if (api[3 + i] != 100 + i) return 9;
                 static int calls;
                 return calls++ ? 4 : 0;
             }""")
         self.compiler("exec %s -shared -fPIC -o \"$object\" '%s'" % (real, source))
         names = ["salus_" + name for name in (
-            "alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")]
+            "alloc_on", "free", "used_on", "wait_for_stream", "owns", "get_usage", "reset_peaks", "give_back", "error_text")]
         client = types.SimpleNamespace(address=0x1234, device_ordinal=3, function_address=lambda name: 100 + names.index(name))
         self.assertEqual(self.quietly(cuda.install, self.torch, client)[0], None)
         self.assertRegex(self.quietly(cuda.install, self.torch, client)[0], "there already$")

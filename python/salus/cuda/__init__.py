@@ -8,6 +8,7 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.join(_HERE, "allocator.cpp")
 _HEADER = os.path.join(_HERE, "salus.h")  # a link to the one in include/, or a copy where the package was installed
 
-_FUNCTIONS = ("alloc_on", "free", "used_on", "owns", "get_usage", "reset_peaks", "give_back", "error_text")
+_FUNCTIONS = ("alloc_on", "free", "used_on", "wait_for_stream", "owns", "get_usage", "reset_peaks", "give_back", "error_text")
 
 
 class _Api(ctypes.Structure):
@@ -50,7 +51,7 @@ def install(torch, client):
             raise Impossible("%s cannot be loaded: %s" % (path, error))
         function.argtypes = [ctypes.POINTER(_Api)]
         function.restype = ctypes.c_int
-        api = _Api(version=2, device=client.device_ordinal, client=client.address)
+        api = _Api(version=3, device=client.device_ordinal, client=client.address)
         for name in _FUNCTIONS:
             setattr(api, name, client.function_address("salus_" + name))
         refusal = function(ctypes.byref(api))
@@ -71,7 +72,7 @@ def outlook():
     if not torch.version.cuda:
         return about + " is made without CUDA: it does not use the GPU"
     try:
-        if os.path.exists(os.path.join(_cache_folder(), "torch", _name(torch))):
+        if os.path.exists(_trusted(os.path.join(_cache_folder(), "torch", _name(torch)))):
             return about + ": its tensors will be in lanes"
         compiler()
         flags(torch)
@@ -83,13 +84,13 @@ def outlook():
 def compiled(torch):
     """The path of the compiled object, which is made now if it is not there. Raises Impossible."""
     folder = os.path.join(_cache_folder(), "torch")
-    path = os.path.join(folder, _name(torch))
+    path = _trusted(os.path.join(folder, _name(torch)))
     if os.path.exists(path):
         return path
     import fcntl  # not everywhere, and then nobody gets here
 
     try:
-        os.makedirs(folder, exist_ok=True)
+        _make_private(folder)
         # Jobs that start together wait for the first of them.
         with open(os.path.join(folder, "lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,12 +98,69 @@ def compiled(torch):
                 _compile(torch, path)
     except OSError as error:
         raise Impossible("the allocator for this torch cannot be compiled: %s" % error)
-    return path
+    return _trusted(path)
 
 
 def _cache_folder():
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    """Absolute. A relative XDG_CACHE_HOME is invalid, and so it is without a home. Raises Impossible."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(cache):
+        raise Impossible("there is no home for the allocator for torch: XDG_CACHE_HOME can name a folder")
     return os.path.join(cache, "salus")
+
+
+def _trusted(path):
+    """The path, if nobody but this user and root can have written what lies there, or can replace it. Raises Impossible.
+
+    As Note [Trust] of src/wire/trust.cpp has it.
+    """
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        closed = False
+        names = place.strip("/").split("/")
+        for depth in range(1, len(names) + 1):
+            here = "/" + "/".join(names[:depth])
+            above = depth < len(names)
+            try:
+                status = os.lstat(here)
+            except OSError:
+                break  # nobody has written it
+            if status.st_uid not in (os.getuid(), 0) and not (above and status.st_uid == _UNMAPPED):
+                raise Impossible("%s belongs to another user" % here)
+            if stat.S_ISLNK(status.st_mode):
+                continue  # where it leads is looked at, too
+            sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+            if not closed and _others_may(stat.S_IWOTH, status) and not (above and sticky):
+                raise Impossible("%s can be written by other users; chmod go-w helps" % here)
+            if stat.S_ISDIR(status.st_mode) and status.st_uid != _UNMAPPED and not _others_may(stat.S_IXOTH, status):
+                closed = True  # others get no further
+    return path
+
+
+# In a user namespace the files of all whom it does not map show as this one's, root's among them.
+_UNMAPPED = 65534
+
+
+def _others_may(what, status):
+    """`what` is S_IWOTH or S_IXOTH. A group of the user's own, of the same number, lets in nobody else."""
+    harmless = status.st_gid == 0 or status.st_gid == os.getgid() == os.getuid()
+    return bool(status.st_mode & what) or (bool(status.st_mode & what << 3) and not harmless)
+
+
+def _make_private(folder):
+    """The last one is closed to others, and none can be written by them, whatever the umask. Raises Impossible, OSError."""
+    _trusted(folder)
+    names = folder.strip("/").split("/")
+    for depth in range(1, len(names) + 1):
+        part = "/" + "/".join(names[:depth])
+        if not os.path.isdir(part):
+            try:
+                os.mkdir(part, 0o755 if depth < len(names) else 0o700)
+            except FileExistsError:
+                if not os.path.isdir(part):
+                    raise
+    _trusted(folder)
 
 
 def _cxx11_abi(torch):
@@ -136,6 +194,7 @@ def _compile(torch, path):
         if result.returncode != 0:
             raise Impossible("the allocator for torch %s cannot be compiled, %s said: %s" % (
                 torch.__version__, command[0], _first_error(result.stdout.decode(errors="replace"), result.returncode)))
+        os.chmod(temporary, 0o700)  # it is going to be run: not by leave of the umask
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):

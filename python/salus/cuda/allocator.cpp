@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -46,6 +47,7 @@ struct salus_torch_api {
     decltype(&salus_alloc_on) alloc_on;
     decltype(&salus_free) free;
     decltype(&salus_used_on) used_on;
+    decltype(&salus_wait_for_stream) wait_for_stream;
     decltype(&salus_owns) owns;
     decltype(&salus_get_usage) get_usage;
     decltype(&salus_reset_peaks) reset_peaks;
@@ -70,7 +72,7 @@ using c10::cuda::MempoolId_t;
 namespace native = c10::cuda::CUDACachingAllocator;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-constexpr uint64_t kApiVersion = 2;
+constexpr uint64_t kApiVersion = 3;
 constexpr size_t kSmallest = size_t{1} << 20;
 constexpr size_t kLargest = size_t{1} << 60;  // beyond that torch has an error of its own
 constexpr uint64_t kNoLimit = UINT64_MAX;
@@ -128,7 +130,8 @@ public:
         return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc(size); });
     }
     void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
-        void* block = is_for_us(size) ? serve_on(size, stream) : nullptr;
+        // Of another stream than the current one it cannot be told whether it lasts.
+        void* block = is_for_us(size) && stream == lasting_stream() ? serve_on(size, stream) : nullptr;
         return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc_with_stream(size, stream); });
     }
     void raw_delete(void* block) override {
@@ -145,6 +148,7 @@ public:
 
     void recordStream(const DataPtr& block, CUDAStream stream) override {
         if (is_ours(block.get())) {
+            if (is_external(stream)) return note_external(block.get(), stream.stream());
             salus_.used_on(salus_.client, block.get(), stream.stream());
         } else if (block.get_deleter() == &delete_block) {
             native_->recordStream(*Borrowed(block, native_deleter_), stream);  // Note [One deleter]
@@ -373,7 +377,9 @@ private:
 
     /// A block of ours, or nullptr: then it is for the native allocator to serve.
     void* serve(size_t size) {
-        return is_for_us(size) ? serve_on(size, c10::cuda::getCurrentCUDAStream(device_).stream()) : nullptr;
+        if (!is_for_us(size)) return nullptr;
+        const std::optional<cudaStream_t> stream = lasting_stream();
+        return stream ? serve_on(size, *stream) : nullptr;
     }
 
     void* serve_on(size_t size, cudaStream_t stream) {
@@ -408,8 +414,42 @@ private:
             (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(block));
         }
         --live_;
+        if (any_external_.load(std::memory_order_relaxed)) wait_for_external(block);
         salus_.free(salus_.client, block);
         return true;
+    }
+
+    // Note [Streams that end]
+    // torch's own streams last as long as the process. One that somebody else made (torch.cuda.ExternalStream) may be destroyed
+    // at any time, and whoever names it to the driver after that crashes. Salus looks at streams until the next boundary, so it
+    // is told of no such stream: what is allocated on one is the native allocator's, and before a block is freed that work on
+    // one uses, too, the home stream is made to wait for that work. The native allocator as well names the stream then.
+    static bool is_external(const CUDAStream& stream) {
+        const auto id = static_cast<uintptr_t>(stream.id());
+        return id != 0 && id == reinterpret_cast<uintptr_t>(stream.stream());
+    }
+    /// The current one; nothing if it is external.
+    std::optional<cudaStream_t> lasting_stream() const {
+        const CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
+        if (is_external(stream)) return std::nullopt;
+        return stream.stream();
+    }
+    void note_external(void* block, cudaStream_t stream) {
+        const std::lock_guard lock(mutex_);
+        external_.emplace_back(block, stream);
+        any_external_ = true;
+    }
+    void wait_for_external(const void* block) {
+        std::vector<cudaStream_t> streams;
+        {
+            const std::lock_guard lock(mutex_);
+            std::erase_if(external_, [&](const auto& use) {
+                if (use.first == block) streams.push_back(use.second);
+                return use.first == block;
+            });
+            any_external_ = !external_.empty();
+        }
+        for (const cudaStream_t stream : streams) salus_.wait_for_stream(salus_.client, stream);
     }
 
     template <typename Call>
@@ -591,6 +631,8 @@ private:
     std::mutex mutex_;
     salus_usage accumulated_before_{};                    // by mutex_
     std::vector<native::OutOfMemoryObserver> observers_;  // by mutex_
+    std::vector<std::pair<void*, cudaStream_t>> external_;  // by mutex_; blocks, and streams that use them
+    std::atomic<bool> any_external_{false};
     std::mutex pools_mutex_;
     std::vector<OpenPool> pools_;  // by pools_mutex_; see Note [Open pools]
 };

@@ -1,0 +1,121 @@
+// Note [Trust]
+// A path is walked name by name, links included. Each directory on the way, and what lies at its end, must belong to this
+// user or to root, and must not be writable by others: else another user could have written the file, or could put another
+// one in its place. A directory above may be writable if it is sticky, as /tmp is: then only the owner of an entry removes
+// it, and the owner of the entry is looked at. Below a directory that others cannot enter, only owners are looked at.
+#include "wire/trust.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace salus::wire {
+namespace {
+
+constexpr int kLinksMax = 40;
+/// In a user namespace the files of all whom it does not map show as this one's, root's among them. So only above.
+constexpr uid_t kUnmapped = 65534;
+
+/// Where each user has a group of their own, of the same number, files are often writable for it. That lets in nobody else.
+bool is_harmless(gid_t group) { return group == 0 || (group == ::getgid() && group == ::getuid()); }
+
+/// `what` is S_IWOTH or S_IXOTH.
+bool others_may(mode_t what, const struct stat& status) {
+    return (status.st_mode & what) != 0 || ((status.st_mode & what << 3) != 0 && !is_harmless(status.st_gid));
+}
+
+/// Puts the names of a path onto those still to be walked, of which the next is the last one.
+void push_names(std::vector<std::string>& names, std::string_view path) {
+    std::size_t end = path.size();
+    while (end > 0) {
+        const std::size_t slash = path.rfind('/', end - 1);
+        const std::size_t begin = slash == std::string_view::npos ? 0 : slash + 1;
+        if (begin < end) names.emplace_back(path.substr(begin, end - begin));
+        end = slash == std::string_view::npos ? 0 : slash;
+    }
+}
+
+std::optional<std::string> why_distrusted(const std::string& here, const struct stat& status, bool above, bool closed) {
+    const bool trusted_owner = status.st_uid == ::getuid() || status.st_uid == 0 || (above && status.st_uid == kUnmapped);
+    if (!trusted_owner) return here + " belongs to another user";
+    if (S_ISLNK(status.st_mode) || S_ISCHR(status.st_mode)) return std::nullopt;  // a device such as /dev/null
+    const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
+    if (!closed && others_may(S_IWOTH, status) && !(above && sticky))
+        return here + " can be written by other users; chmod go-w helps";
+    if (here == directory_without_home() && (status.st_uid != ::getuid() || (status.st_mode & 077) != 0))
+        return here + " is open to other users; chmod 700 helps";
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::string absolute_path(std::string_view path) {
+    if (path.starts_with('/')) return std::string(path);
+    char directory[PATH_MAX];
+    if (!::getcwd(directory, sizeof directory)) return std::string(path);
+    return std::string(directory) + "/" + std::string(path);
+}
+
+std::string directory_without_home() { return "/tmp/salus-" + std::to_string(::getuid()); }
+
+std::optional<std::string> why_distrusted(const std::string& path) {
+    std::vector<std::string> names;
+    push_names(names, absolute_path(path));
+    std::string at;       // the root has no name
+    bool closed = false;  // to others, so that they get no further than here
+    for (int links = 0; !names.empty();) {
+        const std::string name = names.back();
+        names.pop_back();
+        if (name == ".") continue;
+        if (name == "..") {
+            at.erase(at.empty() ? 0 : at.rfind('/'));
+            closed = false;
+            continue;
+        }
+        const std::string here = at + "/" + name;
+        struct stat status {};
+        if (::lstat(here.c_str(), &status) != 0) return std::nullopt;  // who opens it is told why
+        const bool is_link = S_ISLNK(status.st_mode);
+        if (auto why = why_distrusted(here, status, /*above=*/is_link || !names.empty(), closed)) return why;
+        if (!is_link) {
+            at = here;
+            closed = closed || (status.st_uid != kUnmapped && S_ISDIR(status.st_mode) && !others_may(S_IXOTH, status));
+            continue;
+        }
+        char target[PATH_MAX];
+        const ssize_t size = ::readlink(here.c_str(), target, sizeof target);
+        if (size <= 0 || ++links > kLinksMax) return here + " leads nowhere";
+        const std::string_view leads_to(target, static_cast<std::size_t>(size));
+        push_names(names, leads_to);
+        if (leads_to.starts_with('/')) at.clear();
+        closed = false;
+    }
+    return std::nullopt;
+}
+
+Result<bool> make_private_directory(const std::string& named) {
+    const std::string path = named.substr(0, named.find_last_not_of('/') + 1);
+    if (const auto why = why_distrusted(path)) return Error{*why};
+    bool made = false;
+    for (std::size_t end = 0; end != std::string::npos;) {
+        end = path.find('/', end + 1);
+        const std::string part = path.substr(0, end);
+        made = ::mkdir(part.c_str(), end == std::string::npos ? 0700 : 0755) == 0;
+        struct stat status {};
+        if (!made && errno != EEXIST) {
+            const int why = errno;  // a file system may refuse what is there already
+            if (::stat(part.c_str(), &status) != 0) return Error{part + ": " + std::strerror(why)};
+        }
+    }
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
+    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
+    if (const auto why = why_distrusted(path)) return Error{*why};  // another may have been faster
+    return made;
+}
+
+}  // namespace salus::wire

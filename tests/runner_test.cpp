@@ -1,0 +1,153 @@
+// What `salus run` asks of the service, and what it tells its user.
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "tests/processes_fixture.h"
+
+namespace salus::test {
+namespace {
+
+const std::vector<std::string> kEndless = {SALUS_JOB_BINARY, "--persistent", "1MiB",       "--ephemeral", "1MiB",
+                                           "--work",         "10",           "--think-ms", "1",           "--quiet",
+                                           "--iterations",   "1000000"};
+
+/// Listens where a service would, and sees all that is asked of it.
+class FakeService {
+public:
+    explicit FakeService(const std::string& path) {
+        std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path, path.data(), path.size());
+        listener_ = wire::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        EXPECT_EQ(::listen(listener_.get(), 16), 0);
+    }
+    /// The next connection; none if nobody has connected.
+    wire::Descriptor accept() { return wire::Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+private:
+    wire::Descriptor listener_;
+};
+
+class Runner : public ::testing::Test {
+protected:
+    Runner() : machine_({"--capacity", "1GiB", "--device", "host", "--lanes", "1"}, /*start=*/false) {}
+    /// `salus run` starts a new service when the last one is gone: that one is not the machine's.
+    ~Runner() override { machine_.salus({"stop", "--force"}).wait(); }
+
+    Process run(const std::string& name, const std::vector<std::string>& command) {
+        std::vector<std::string> words = {"run", "--name", name, "--"};
+        words.insert(words.end(), command.begin(), command.end());
+        return machine_.salus(words);
+    }
+    static bool says(const Process& process, const std::string& text) {
+        return eventually([&] { return process.output().find(text) != std::string::npos; });
+    }
+
+    Machine machine_;
+};
+
+// With 60 jobs that each asked for the status of all, twice a second, an idle service used 7 % of a core.
+TEST_F(Runner, AsksTheServiceNothingWhileItsJobRuns) {
+    FakeService service(machine_.socket());
+    Process job = run("mine", {"sleep", "100"});
+    wire::Descriptor runner;
+    ASSERT_TRUE(eventually([&] { return static_cast<bool>(runner = service.accept()); })) << job.output();
+    wire::Received received = wire::receive(runner.get());
+    ASSERT_TRUE(std::holds_alternative<wire::Run>(received.message)) << received.why;
+    ASSERT_TRUE(wire::send(runner.get(), wire::Running{7, wire::Text<16>("host"), {}, {}}));
+    const wire::Waits waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), wire::Text<64>("other"), 3};
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(wire::send(runner.get(), waits));
+    EXPECT_TRUE(says(job, "salus: mine waits for its turn, after other (job 3)\n")) << job.output();
+    sleep_s(1.2);  // what asks twice a second has asked by then
+    EXPECT_FALSE(service.accept()) << "it has connected once more";
+    job.signal(SIGTERM);
+    received = wire::receive(runner.get());
+    EXPECT_TRUE(std::holds_alternative<wire::Ended>(received.message));
+    runner.reset();
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output(), "salus: mine waits for its turn, after other (job 3)\n") << "once";
+}
+
+// A service that is being restarted hangs up on whoever comes meanwhile. That says nothing about sharing.
+TEST_F(Runner, SaysNothingWhileTheServiceIsRestarted) {
+    FakeService service(machine_.socket());
+    const wire::Running running{7, wire::Text<16>("host"), {}, {}};
+    wire::Descriptor runner;
+    const auto comes = [&] { return eventually([&] { return static_cast<bool>(runner = service.accept()); }); };
+    Process job = run("mine", {"sleep", "100"});
+    ASSERT_TRUE(comes());
+    ASSERT_TRUE(comes()) << "the first one was hung up on";
+    EXPECT_TRUE(std::holds_alternative<wire::Run>(wire::receive(runner.get()).message));
+    ASSERT_TRUE(wire::send(runner.get(), running));
+    const auto job_runs = [&] {  // its command is no longer salus itself
+        const std::string children =
+            "/proc/" + std::to_string(job.pid()) + "/task/" + std::to_string(job.pid()) + "/children";
+        const std::string child = text_of(children);
+        return !child.empty() && text_of("/proc/" + child.substr(0, child.find(' ')) + "/comm") == "sleep\n";
+    };
+    ASSERT_TRUE(eventually(job_runs)) << job.output();
+    ASSERT_TRUE((runner.reset(), comes())) << "it looks for the next service";
+    ASSERT_TRUE((runner.reset(), comes())) << "and again";
+    const wire::Received received = wire::receive(runner.get());
+    const auto* announced = std::get_if<wire::Run>(&received.message);
+    ASSERT_TRUE(announced);
+    EXPECT_EQ(announced->job, 7u);
+    EXPECT_EQ(announced->runs, 1u);
+    ASSERT_TRUE(wire::send(runner.get(), running));
+    job.signal(SIGTERM);
+    EXPECT_TRUE(std::holds_alternative<wire::Ended>(wire::receive(runner.get()).message));
+    runner.reset();
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output(), "");
+}
+
+TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
+    machine_.start_service();
+    std::ofstream(machine_.path("no-directory")) << "";
+    machine_.also["SALUS_STATE"] = machine_.path("no-directory");  // so that it cannot start a service by itself
+    Process job = run("mine", kEndless);
+    ASSERT_TRUE(machine_.goes_on("mine"));
+    machine_.service().end();
+    sleep_s(0.3);  // it has tried by then
+    machine_.start_service();
+    EXPECT_TRUE(machine_.goes_on("mine"));
+    EXPECT_EQ(machine_.salus({"kill", "mine"}).wait(), 0);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output().find("without sharing"), std::string::npos) << job.output();
+}
+
+TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
+    machine_.also["SALUS_SOCKET"] = "relative-run/socket";
+    machine_.also["SALUS_STATE"] = "relative-state";
+    std::filesystem::create_directory(machine_.path("elsewhere"));
+    const std::string job = "cd elsewhere && exec " SALUS_JOB_BINARY " --quiet --iterations 3";
+    const auto in_directory = [&](const std::string& command) {
+        return Process({"sh", "-c", "cd " + machine_.path("") + " && exec " SALUS_BINARY " " + command},
+                       machine_.environment(), machine_.path("said"));
+    };
+    Process run = in_directory("run --name mine -- sh -c '" + job + "'");
+    EXPECT_EQ(run.wait(), 0);
+    EXPECT_EQ(run.output(), "");
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("relative-state/trace")));
+    EXPECT_NE(text_of(machine_.path("relative-state/salusd.log")).find("after 3 iterations"), std::string::npos);
+    EXPECT_EQ(in_directory("stop").wait(), 0);
+    EXPECT_FALSE(std::filesystem::exists("/relative-state"));
+}
+
+TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {
+    machine_.start_service();
+    Process holder = run("holder", {SALUS_JOB_BINARY, "--persistent", "1MiB", "--ephemeral", "1MiB", "--hang-at", "5"});
+    ASSERT_TRUE(eventually([&] { return machine_.iterations("holder") >= 5; })) << machine_.status();
+    Process waiter = run("waiter", kEndless);
+    EXPECT_TRUE(says(waiter, "salus: waiter waits for room for its first iterations\n")) << waiter.output();
+    EXPECT_EQ(holder.output(), "");
+    for (const char* name : {"waiter", "holder"}) EXPECT_EQ(machine_.salus({"kill", name, "--now"}).wait(), 0);
+    EXPECT_EQ(waiter.wait(), 128 + SIGKILL);
+    EXPECT_EQ(holder.wait(), 128 + SIGKILL);
+}
+
+}  // namespace
+}  // namespace salus::test
