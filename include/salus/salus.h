@@ -96,8 +96,11 @@ SALUS_API salus_status salus_end(salus_client* client);
 /* As salus_begin, for programs that know more, and have something to look after while they wait. Iterations of one `kind`,
  * any number, allocate alike: training and evaluation do not. It comes back with SALUS_WAITING when that much time has
  * passed or a signal has come. The wish to run stands: call it again, or say by salus_forgo that nobody waits any more (it
- * leaves the iteration if the turn has come meanwhile). It does not nest: for a thread that is inside it does nothing. */
+ * leaves the iteration if the turn has come meanwhile). It does not nest: for a thread that is inside it does nothing. Until it
+ * leaves, threads that work for it may allocate `on_behalf`, as after salus_delegate. */
 SALUS_API salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
+/* ... for a thread that another one, which is inside, waits for: it enters that iteration, if it still goes on, at once. */
+SALUS_API salus_status salus_join_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
 SALUS_API salus_status salus_forgo(salus_client* client);
 
 /* As salus_end, but says how many iterations of this thread's own that makes: none, if it was only part of one. salus_count

@@ -90,14 +90,9 @@ class _Adaptor:
         if self._client is not None:
             self._client.count(iterations)
 
-    def delegate(self):
-        """This thread waits for autograd's, which work for it."""
+    def join(self, kind):
         if self._client is not None:
-            self._client.delegate()
-
-    def delegated(self):
-        if self._client is not None:
-            self._client.delegated()
+            self._client.join(kind)
 
     def _threads_changed(self, others):
         self._client.set_threaded(others)
@@ -227,7 +222,7 @@ class _AdaptorOnGpu(_Adaptor):
         # Straight to the client, as long as there are no other threads to look for.
         client = self._client
         self.end, self.leave, self.count = client.end, client.leave, client.count
-        self.delegate, self.delegated = client.delegate, client.delegated
+        self.join = client.join
         self._threads_changed(self._threads.others)
         return True
 

@@ -1,8 +1,9 @@
 """Where iterations begin and end, told from what a script does with models and optimizers.
 
 Pure: knows neither torch nor the service. Events come in (a model is called, backward runs, an optimizer steps); what comes
-out are calls of a device: begin(kind) waits for this job's turn, end() is a boundary after a whole iteration, leave() one that
-is none, count() adds iterations that were not counted at their boundary.
+out are calls of a device: begin(kind) waits for this job's turn, join(kind) enters the iteration of a thread that waits for this
+one, end() is a boundary after a whole iteration, leave() one that is none, count() adds iterations that were not counted at
+their boundary.
 
 The rules:
  - A call of a model that an optimizer trains begins an iteration, and the optimizer's step ends it. Further calls, several
@@ -229,7 +230,7 @@ class Boundaries:
     def part_begins(self, kind=0):
         """A call that is part of another thread's iteration: the device is held for as long as it takes."""
         if self._until is None:
-            self._begin(kind)
+            self._begin(kind, self._device.join)
             self._until = _PART
 
     def call_ends(self, failed=False):
@@ -395,12 +396,12 @@ class Boundaries:
 
     # ---------------------------------------------------------------------------------------------------- boundaries
 
-    def _begin(self, kind):
+    def _begin(self, kind, enter=None):
         if self._until is not None:
             return
         self._until, self._counts = _RETURN, False  # first: whatever is raised from here on, the device is left
         try:
-            self._device.begin(kind)
+            (enter or self._device.begin)(kind)
         except BaseException:
             self._close(False)
             raise

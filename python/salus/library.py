@@ -30,7 +30,7 @@ def _load():
         "salus_count": [client, ctypes.c_uint64],
         "salus_interpose": [client, ctypes.c_char_p],
         "salus_set_threaded": [client, ctypes.c_int],
-        "salus_delegate": [client, ctypes.c_int],
+        "salus_join_within": [client, ctypes.c_uint64, ctypes.c_uint64],
         "salus_stop_sharing": [client],
         "salus_get_counters": [client, ctypes.POINTER(Counters)],
     }.items():
@@ -59,19 +59,23 @@ class Client:
         leave = self._library.salus_leave
         self.end = functools.partial(leave, self._client, 1)    # a boundary; one iteration more
         self.leave = functools.partial(leave, self._client, 0)  # a boundary, but not the end of an iteration
-        delegate = self._library.salus_delegate
-        self.delegate = functools.partial(delegate, self._client, 1)     # autograd's threads work for this one, which waits
-        self.delegated = functools.partial(delegate, self._client, 0)
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
 
     def begin(self, kind):
         """Enters an iteration, once it is this job's turn. Those of one kind, a number, allocate alike."""
+        self._enter(self._begin_within, kind)
+
+    def join(self, kind):
+        """Enters the iteration of a thread that waits for this one."""
+        self._enter(self._library.salus_join_within, kind)
+
+    def _enter(self, enter_within, kind):
         try:
             # Between two calls the interpreter runs what signals have asked for; that may raise.
             while True:
-                status = self._begin_within(self._client, _LOOK_AFTER_SIGNALS_NS, kind)
+                status = enter_within(self._client, _LOOK_AFTER_SIGNALS_NS, kind)
                 if status != WAITING:
                     break
         except BaseException:

@@ -12,14 +12,14 @@ import os
 import sys
 import threading
 
-# Threads that libraries start and that touch no tensors, by name, or by the module of their class, of what they run, or of who
-# starts them.
-_HARMLESS_NAMES = ("IPythonHistorySavingThread", "IOPub", "Control", "Heartbeat")
+# Threads that libraries start and that touch no tensors: by the module of their class, or of what they run. Not the threads of
+# pools, which run whatever they are given.
 _HARMLESS_MODULES = (
-    "tqdm.", "ipykernel.", "IPython.", "zmq.", "tornado.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
-    "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.",
+    "tqdm.", "ipykernel.", "IPython.core.", "zmq.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
+    "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.", "multiprocessing.queues",
     "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.")
-# These start threads for others.
+# The compiler's own pool: its threads are known by who starts them.
+_COMPILER = "torch._inductor."
 _STARTERS = ("threading", "concurrent.futures", "contextlib", "functools", __name__)
 
 
@@ -28,7 +28,7 @@ class Threads:
 
     def __init__(self, tell):
         self._tell = tell
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may start a thread while we look
         self._starting = 0          # between tell(True) and the start
         self._unknown = False       # a thread was started that nobody can look for
         self._seen = None           # the threads of the last look
@@ -41,7 +41,7 @@ class Threads:
 
         @functools.wraps(original)
         def start(self, *args, **kwargs):
-            if _is_started_by_harmless():
+            if _is_started_by_compiler():
                 self._salus_is_harmless = True
             with threads._about_to_start(self):
                 return original(self, *args, **kwargs)
@@ -71,16 +71,23 @@ class Threads:
         return self.others
 
     def _forked(self):
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def _about_to_start(self, thread):
         harmless = thread is not None and _is_harmless(thread)
         return contextlib.nullcontext() if harmless else _Starting(self)
 
     def _set(self, others):
-        if others != self.others:
-            self.others = others
-            self._tell(others)
+        if others == self.others:
+            return
+        if others:
+            self._tell(True)
+            self.others = True
+            return
+        self.others = False
+        self._tell(False)
+        if self.others:  # a signal's handler has started a thread meanwhile
+            self._tell(True)
 
 
 class _Starting:
@@ -103,19 +110,17 @@ def _others():
     return any(thread is not current and not _is_harmless(thread) for thread in threading.enumerate())
 
 
-def _is_started_by_harmless():
+def _is_started_by_compiler():
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_STARTERS):
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__", "").startswith(_HARMLESS_MODULES)
+    return frame is not None and frame.f_globals.get("__name__", "").startswith(_COMPILER)
 
 
 def _is_harmless(thread):
     if getattr(thread, "_salus_is_harmless", False):
         return True
     if not getattr(thread, "_initialized", True):  # threading will say so
-        return True
-    if thread.name in _HARMLESS_NAMES or thread.name.startswith("QueueFeederThread"):
         return True
     if type(thread).__module__.startswith(_HARMLESS_MODULES):
         return True

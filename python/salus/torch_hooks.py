@@ -156,27 +156,21 @@ class Hooks:
     def _hooked_backward(self, original):
         hooks = self
         of_thread = self._of_thread
-        device = self._device
 
         @functools.wraps(original)
         def backward(*args, **kwargs):
-            if not hooks.enabled:
+            if of_thread.inside or not hooks.enabled:
                 return original(*args, **kwargs)
-            outermost = not of_thread.inside
             boundaries = of_thread.boundaries
-            if outermost:
-                hooks._tell(boundaries.backward_begins)
+            hooks._tell(boundaries.backward_begins)
             failed = True
             try:
                 of_thread.inside = True
-                device.delegate()
                 result = original(*args, **kwargs)
                 failed = False
             finally:
-                device.delegated()
-                if outermost:
-                    of_thread.inside = False
-                    hooks._tell(boundaries.backward_ends, failed)
+                of_thread.inside = False
+                hooks._tell(boundaries.backward_ends, failed)
             return result
 
         backward._torchdynamo_inline = original

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -83,7 +84,7 @@ Client::~Client() {
 }
 
 bool Client::warn(const std::string& line) {
-    if (!warned_.exchange(true)) std::fprintf(stderr, "salus: %s\n", line.c_str());
+    if (!exiting_ && !warned_.exchange(true)) std::fprintf(stderr, "salus: %s\n", line.c_str());
     return true;
 }
 
@@ -244,10 +245,12 @@ void Client::lose_descriptors() {
     warn("this job closed the descriptors of Salus; it runs on without sharing");
     failed_ = true;
     lost_ = true;
-    memory_->set_alone(true);
+    go_alone();
+    // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the end.
+    for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) ::usleep(1000);
+    if (turns_->word().holds()) return;
     memory_->unmap_lane();
     page_->left.store(1, std::memory_order_release);
-    go_alone();
 }
 
 /// For good. Whoever waits goes on without.
@@ -303,24 +306,27 @@ void Client::delegate(bool delegates) {
     if (before + (delegates ? 1 : 0) == 1) delegating_.fetch_add(delegates ? 1 : -1, std::memory_order_relaxed);
 }
 
-salus_status Client::begin_once(std::uint64_t at_most_ns, std::uint64_t kind) {
-    return tls.depth > 0 ? SALUS_OK : begin(at_most_ns, kind);
+salus_status Client::begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
+    if (tls.depth > 0) return SALUS_OK;
+    const salus_status status = begin(at_most_ns, kind, join);
+    if (status == SALUS_OK) delegate(true);
+    return status;
 }
 
-salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind) {
+salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (in_child_ || tls.depth++ > 0) return SALUS_OK;
     if (alone_.load(std::memory_order_relaxed)) return SALUS_OK;
-    const salus_status status = begin_outermost(at_most_ns, kind);
+    const salus_status status = begin_outermost(at_most_ns, kind, join);
     if (status != SALUS_OK) --tls.depth;
     return status;
 }
 
-salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind) {
+salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
     // Most begins find the grant where they left it, and need no lock.
     const std::optional<Turns::Entry> at_once = turns_->try_begin();
-    const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns);
+    const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);
     if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
     tls.waits_since_ns = 0;
     if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
@@ -334,15 +340,25 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
     return SALUS_OK;
 }
 
-Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns) {
+Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     set_parked(true);
     if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
-    ThreadsInside::Watch watch(threads_inside_);
+    ThreadsInside::Watch watch(threads_inside_, device_thread_);
     const auto give_up = [this] { return alone_ || refused_; };
-    const auto others_rest = [&] { return watch.rest(); };
-    const Turns::Entry entry = turns_->begin({give_up, others_rest}, at_most_ns, tls.waits_since_ns);
+    const auto insists = [&] { return join || may_insist(watch); };
+    const Turns::Entry entry = turns_->begin({give_up, insists}, at_most_ns, tls.waits_since_ns);
     set_parked(false);
     return entry;
+}
+
+/// Threads that sleep inside their calls may let each other in for ever: so this ends, until there has been a boundary.
+bool Client::may_insist(ThreadsInside::Watch& watch) {
+    constexpr std::uint64_t kInsistForNs = 500'000'000;
+    if (!watch.rest()) return false;
+    const std::lock_guard lock(insist_mutex_);
+    const std::uint64_t now = now_ns();
+    if (std::exchange(insists_boundary_, boundaries_.load()) != boundaries_) insists_since_ns_ = now;
+    return now - insists_since_ns_ < kInsistForNs;
 }
 
 /// The boundary. Whatever goes wrong in it, the word must be settled.
@@ -468,7 +484,9 @@ bool Client::ask(Needs all) {
         if (alone_ || lost_ || answer_ == Answer::kDenied) return true;
         return answer_ == Answer::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
     };
-    answered_.wait(lock, complete);
+    while (!answered_.wait_for(lock, std::chrono::seconds(1), complete)) {
+        if (!keeps_descriptors()) lost_ = true;  // no answer will come
+    }
     if (lost_) return true;  // nobody to ask: the iteration must be finished
     if (answer_ == Answer::kGiven) given_ = all;
     return answer_ == Answer::kGiven;

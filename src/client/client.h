@@ -43,9 +43,10 @@ public:
     Result<bool> attach();
 
     /// SALUS_WAITING when that much time has passed, or a signal came.
-    salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0);
+    salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0, bool join = false);
     /// ... which does not nest: a thread that is inside stays so, once.
-    salus_status begin_once(std::uint64_t at_most_ns, std::uint64_t kind);
+    /// `join`: one that is inside waits for this thread.
+    salus_status begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join = false);
     salus_status end(Turns::Count count = {});
     void count(std::uint64_t iterations);
     /// A begin was broken off, whether it came back with SALUS_WAITING or not: this thread is not inside, and will not be.
@@ -95,8 +96,9 @@ private:
     bool ask(Needs all) override;
     void observe(std::uint64_t persistent) override;
 
-    salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind);
-    Turns::Entry wait_to_begin(std::uint64_t at_most_ns);
+    salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join);
+    Turns::Entry wait_to_begin(std::uint64_t at_most_ns, bool join);
+    bool may_insist(ThreadsInside::Watch& watch);
     void set_parked(bool parked);
     void never_page_out();
     void notify();
@@ -170,6 +172,9 @@ private:
     std::atomic<bool> stays_here_{false};    ///< its memory is never to be paged out
     std::atomic<int> delegating_{0};
     ThreadsInside threads_inside_;  ///< once there are several
+    std::mutex insist_mutex_;
+    std::uint64_t insists_since_ns_ = 0;   ///< threads were let in although the grant is wanted back, first at this time ...
+    std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::mutex substitute_mutex_;
     pthread_t substitute_{};  ///< waits in place of a thread that will not come back; see forgo()

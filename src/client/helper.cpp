@@ -34,7 +34,7 @@ void Client::help() {
         const int socket = socket_.get();
         pollfd ready[] = {{socket, POLLIN, 0}, {stop_seen_.get(), POLLIN, 0}};
         if (socket >= 0 && ::poll(ready, 2, -1) < 0) continue;
-        if (stopping_ || exiting_ || descriptors_lost_) return;
+        if (stopping_ || descriptors_lost_) return;
         if (!keeps_descriptors()) return lose_descriptors_when_outside();
         if (ready[0].revents == 0) continue;
         try {

@@ -120,18 +120,21 @@ void* Memory::allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t
     if (size > device_.window_size()) return nullptr;
     look_after_late();
     size = Arena::rounded(std::max<std::uint64_t>(size, 1));
-    if (!inside || kind == Kind::kPersistent) return allocate_private(lock, size, inside, nullptr);
+    // With other threads no iteration is like another: there is nothing to learn.
+    if (!inside || kind == Kind::kPersistent || threaded_) return allocate_private(lock, size, inside, nullptr);
     const Predictor::Allocation allocation = predictor_.allocated(size, home_, kind_);
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && (allocation.dies || mispredicts()));
-    const bool to_lane = ephemeral && mapped_ > 0 && !threaded_;
-    void* block = to_lane ? allocate_in_lane(lock, size, allocation) : allocate_private(lock, size, true, &allocation);
-    if (!block) predictor_.freed(allocation.ticket);  // what never was has not survived
+    const std::uint64_t iteration = iteration_;
+    void* block = ephemeral && mapped_ > 0 ? allocate_in_lane(lock, size, allocation)
+                                           : allocate_private(lock, size, true, &allocation);
+    if (!block && iteration == iteration_) predictor_.freed(allocation.ticket);  // what never was has not survived
     return block;
 }
 
 void* Memory::allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size,
                                const Predictor::Allocation& allocation) {
     for (;;) {
+        if (threaded_) return allocate_private(lock, size, true, &allocation);  // since it waited
         if (const auto offset = lane_.allocate(size)) {
             ++lane_blocks_;
             page_.lane_bytes.fetch_add(size, std::memory_order_relaxed);

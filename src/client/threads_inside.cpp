@@ -52,8 +52,8 @@ void ThreadsInside::leave(int place) {
 bool ThreadsInside::Watch::rest() {
     bool rest = looked_;
     looked_ = true;
-    for (std::size_t place = 0; place < kPlaces; ++place) {
-        const int thread = threads_.threads_[place].load(std::memory_order_relaxed);
+    for (std::size_t place = 0; place <= kPlaces; ++place) {
+        const int thread = place < kPlaces ? threads_.threads_[place].load(std::memory_order_relaxed) : also_;
         const Seen now{thread, thread == 0 ? 0 : ran_ns(thread)};
         if (now.thread != before_[place].thread || now.ran_ns != before_[place].ran_ns) rest = false;
         else if (rest && thread != 0 && runs(thread)) rest = false;

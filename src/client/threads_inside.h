@@ -18,7 +18,8 @@ public:
     /// Looks at them again and again: have they rested since the last look?
     class Watch {
     public:
-        explicit Watch(const ThreadsInside& threads) : threads_(threads) {}
+        /// `also`: a thread that may be inside, and was not noted; 0: none.
+        explicit Watch(const ThreadsInside& threads, int also = 0) : threads_(threads), also_(also) {}
         /// True if the same ones are inside as at the last look, and none has run since. The first look is none to go by.
         bool rest();
 
@@ -28,7 +29,8 @@ public:
             int thread = 0;
             std::uint64_t ran_ns = 0;
         };
-        std::array<Seen, kPlaces> before_{};
+        const int also_;
+        std::array<Seen, kPlaces + 1> before_{};
         bool looked_ = false;
     };
 

@@ -21,8 +21,8 @@ namespace {
 
 // Note [Threads that wait for each other]
 // A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model), which waits to
-// get in, since the grant is wanted back and there is to be a boundary first. So it is let in as soon as those inside are
-// seen to do nothing, and in any case after kInsistAfterNs.
+// get in, since the grant is wanted back and there is to be a boundary first. So it is let in at once where it is known to be
+// waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
 constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
 
@@ -95,7 +95,7 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
         if (since == 0) since = now;
         const std::uint64_t so_far = now - since;
         const bool others_inside = step.next.state == control::State::kRunning;
-        insist = now - (since_ns != 0 ? since_ns : since) >= kInsistAfterNs || (others_inside && waiting.others_rest());
+        insist = now - (since_ns != 0 ? since_ns : since) >= kInsistAfterNs || (others_inside && waiting.insists());
         if (step.notify) notify_();
         if (waiting.give_up()) return Entry::kGivenUp;
         if (at_most_ns != kForEver && (interrupted || so_far >= at_most_ns)) {

@@ -18,8 +18,8 @@ std::uint64_t now_ns();
 /// What a thread that waits in begin() wants to know.
 struct Waiting {
     std::function<bool()> give_up;  ///< nobody will grant anything
-    /// Those inside do nothing, and may be waiting for the thread that waits. Called every millisecond or so.
-    std::function<bool()> others_rest = [] { return false; };
+    /// The thread enters an iteration that goes on, although the grant is wanted back. Asked every millisecond or so.
+    std::function<bool()> insists = [] { return false; };
 };
 
 class Turns {

@@ -472,7 +472,10 @@ void Shell::look_whether_asleep(Session& session) {
     const control::Word word = session.word();
     const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
     const Duration cpu = cpu_time_of(session.pid).value_or(Duration{});
-    if (!inside || cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen) {
+    // Who could not leave its lane at the last boundary may compute for as long as it likes before the next one.
+    const bool kept = word.state == control::State::kGranted && word.kept;
+    const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
+    if (!inside || moved) {
         session.cpu_seen = cpu;
         session.cpu_seen_at = at;
     }
@@ -481,7 +484,7 @@ void Shell::look_whether_asleep(Session& session) {
     const std::uint64_t usual = iterations > 0 ? page.busy_ns.load(std::memory_order_relaxed) / iterations : 0;
     const std::int64_t since = std::min(static_cast<std::int64_t>(page.begun_ns.load(std::memory_order_relaxed)), at.ns);
     const bool unusual = static_cast<std::uint64_t>(at.ns - since) / 4 > usual;
-    const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || session.asleep);
+    const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
     if (asleep == session.asleep) return;
     log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.pid,
         asleep ? "does nothing in the middle of an iteration" : "goes on with its iteration");

@@ -67,10 +67,7 @@ class Client:
     def count(self, iterations):
         pass
 
-    def delegate(self):
-        pass
-
-    def delegated(self):
+    def join(self, kind):
         pass
 
     def set_threaded(self, threaded):

@@ -62,6 +62,9 @@ class Device:
         self.calls.append("(")
         self.held = True
 
+    def join(self, kind):
+        self.begin(kind)
+
     def end(self):
         assert self.held
         self.calls.append(")")
@@ -385,6 +388,80 @@ class Units(unittest.TestCase):
         world.happens("finish")
         self.assertEqual(before, world.device.calls)
         self.assertLessEqual(world.device.counted, work)
+
+
+class Threads(unittest.TestCase):
+    """Two threads of one script."""
+
+    def setUp(self):
+        self.script = Script(lambda model: model.own)
+        self.model, self.part = Model(), Model()
+        self.optimizer = Optimizer(self.model.own + self.part.own)
+        self.script.changed(self.optimizer)
+        self.first, self.second = Device(), Device()
+        self.trains, self.helps = Boundaries(self.first, self.script), Boundaries(self.second, self.script)
+
+    def iterate(self):
+        self.trains.call_begins(self.model, True)
+        self.trains.call_ends()
+        self.trains.backward_begins()
+        self.trains.backward_ends()
+        self.trains.step_begins(self.optimizer)
+        self.trains.step_ends(self.optimizer)
+
+    def test_a_thread_that_makes_no_steps_holds_nothing_after_its_calls(self):
+        self.iterate()
+        for _ in range(3):
+            self.helps.call_begins(self.part, True)
+            self.assertTrue(self.second.held)
+            self.helps.call_ends()
+            self.assertFalse(self.second.held)
+        self.assertEqual(self.second.counted, 0)
+        self.iterate()
+        self.assertEqual(self.first.counted, 2)
+
+    def test_one_that_held_before_that_was_known_lets_go_at_its_next_call(self):
+        self.helps.call_begins(self.part, True)
+        self.helps.call_ends()
+        self.assertTrue(self.second.held)
+        self.iterate()
+        self.helps.call_begins(self.part, True)
+        self.helps.call_ends()
+        self.assertFalse(self.second.held)
+
+    def test_a_part_of_anothers_call(self):
+        self.trains.call_begins(self.model, True)
+        self.helps.part_begins()
+        self.helps.call_ends()
+        self.assertEqual("".join(self.second.calls), "(]")
+        self.helps.part_begins()
+        self.helps.call_ends(failed=True)
+        self.assertFalse(self.second.held)
+        self.trains.call_ends()
+        self.assertTrue(self.first.held)
+
+    def test_a_signals_handler_raises_between_the_device_and_our_books(self):
+        for name in ("end", "leave"):
+            boundaries = Boundaries(self.first, Script(lambda model: model.own))
+            boundaries.call_begins(self.model, False)
+            original = getattr(self.first, name)
+            for when in ("before", "after"):
+                def broken(when=when):
+                    if when == "after":
+                        original()
+                    raise KeyboardInterrupt
+
+                setattr(self.first, name, broken)
+                try:
+                    boundaries.call_ends()
+                except KeyboardInterrupt:
+                    pass
+                setattr(self.first, name, original)
+                boundaries.broken_off()
+                self.assertFalse(self.first.held)
+                boundaries.call_begins(self.model, False)
+                self.assertTrue(self.first.held)
+            boundaries.broken_off()
 
 
 if __name__ == "__main__":
