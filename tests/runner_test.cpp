@@ -140,7 +140,8 @@ TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
 TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {
     machine_.start_service();
     // One whose first iteration does not end, though it computes.
-    Process holder = run("holder", {SALUS_JOB_BINARY, "--persistent", "1MiB", "--ephemeral", "1MiB", "--work", "1000000000"});
+    Process holder =
+        run("holder", {SALUS_JOB_BINARY, "--persistent", "1MiB", "--ephemeral", "1MiB", "--work", "1000000000"});
     ASSERT_TRUE(eventually([&] { return machine_.state_of("holder") == "running"; })) << machine_.status();
     Process waiter = run("waiter", kEndless);
     EXPECT_TRUE(says(waiter, "salus: waiter waits for the first iterations of holder (job 1)\n")) << waiter.output();

@@ -87,17 +87,17 @@ SALUS_API salus_status salus_attach(const salus_options* options, salus_client**
  * common, and its boundary is when the last of them is out. Calls nest within a thread.
  *
  * Threads: a block may be used by any thread, inside an iteration or not, if the process keeps one of two rules. Either one
- * thread alone works with the client's memory (and threads that work for it while it waits for them), or it is known that there
- * are others: since a second thread has called salus_begin, or because salus_set_threaded was called before the first of the
- * others was given a block. In the second case all memory is private, and no block is ever moved. */
+ * thread alone works with the client's memory (and threads that work for it while it waits for them), or it is known that
+ * there are others: since a second thread has called salus_begin, or because salus_set_threaded was called before the first
+ * of the others was given a block. In the second case all memory is private, and no block is ever moved. */
 SALUS_API salus_status salus_begin(salus_client* client);
 SALUS_API salus_status salus_end(salus_client* client);
 
 /* As salus_begin, for programs that know more, and have something to look after while they wait. Iterations of one `kind`,
  * any number, allocate alike: training and evaluation do not. It comes back with SALUS_WAITING when that much time has
  * passed or a signal has come. The wish to run stands: call it again, or say by salus_forgo that nobody waits any more (it
- * leaves the iteration if the turn has come meanwhile). It does not nest: for a thread that is inside it does nothing. Until it
- * leaves, threads that work for it may allocate `on_behalf`, as after salus_delegate. */
+ * leaves the iteration if the turn has come meanwhile). It does not nest: for a thread that is inside it does nothing. Until
+ * it leaves, threads that work for it may allocate `on_behalf`, as after salus_delegate. */
 SALUS_API salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
 /* ... for a thread that another one, which is inside, waits for: it enters that iteration, if it still goes on, at once. */
 SALUS_API salus_status salus_join_within(salus_client* client, uint64_t nanoseconds, uint64_t kind);
@@ -129,8 +129,8 @@ SALUS_API int salus_device_ordinal(salus_client* client);
 SALUS_API salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int on_behalf, void** block);
 /* Work on this stream uses the block, too: once freed, it is not used again before that work has ended. */
 SALUS_API void salus_used_on(salus_client* client, const void* block, void* stream);
-/* What blocks are used for from now on comes after what this stream was given so far. To be called before a block is freed that
- * work on the stream uses, instead of salus_used_on, where the stream may be destroyed before the next boundary. */
+/* What blocks are used for from now on comes after what this stream was given so far. To be called before a block is freed
+ * that work on the stream uses, instead of salus_used_on, where the stream may be destroyed before the next boundary. */
 SALUS_API void salus_wait_for_stream(salus_client* client, void* stream);
 /* Whether the address is in memory of this client. Cheap. */
 SALUS_API int salus_owns(salus_client* client, const void* address);
@@ -158,8 +158,8 @@ SALUS_API uint64_t salus_give_back(salus_client* client);
 SALUS_API salus_status salus_interpose(salus_client* client, const char* library);
 
 /* 1: threads that never call salus_begin are going to use the memory, too. From now on nothing is moved: what is in the lane
- * leaves it before this returns, new blocks are private, and the job is not paged out. 0: they no longer do. REQUIRES: none of
- * them uses a block yet. */
+ * leaves it before this returns, new blocks are private, and the job is not paged out. 0: they no longer do. REQUIRES: none
+ * of them uses a block yet. */
 SALUS_API salus_status salus_set_threaded(salus_client* client, int threaded);
 /* 1: this thread, inside an iteration, from now on waits for threads that work for it (autograd's): what they allocate
  * `on_behalf` is part of its iteration. 0, as often, or the end of the iteration: no longer. */

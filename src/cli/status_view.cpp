@@ -202,7 +202,8 @@ std::string wait_text(const json& job) {
     }
     if (reason == "paging") return "waits while its memory is paged";
     if (reason == "mapping") return "waits while its lane is mapped";
-    if (reason == "stopped-holder") return "waits: its lane is held by " + behind + ", which does nothing inside an iteration";
+    if (reason == "stopped-holder")
+        return "waits: its lane is held by " + behind + ", which does nothing inside an iteration";
     if (reason == "order") return "waits: the policy lets others go first";
     if (!reason.empty() && reason != "nothing") return "waits for " + reason;
     if (state == "growing") return "waits in mid-iteration for more memory";

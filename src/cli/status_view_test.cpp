@@ -174,8 +174,10 @@ TEST(WaitText, NamesWhoIsInTheWay) {
     };
     EXPECT_EQ(text("turn", true), "waits for its turn, after vae (job 4)");
     EXPECT_EQ(text("turn", false), "waits for its turn");
-    EXPECT_EQ(text("stopped-holder", true), "waits: its lane is held by vae (job 4), which does nothing inside an iteration");
-    EXPECT_EQ(text("stopped-holder", false), "waits: its lane is held by another job, which does nothing inside an iteration");
+    EXPECT_EQ(text("stopped-holder", true),
+              "waits: its lane is held by vae (job 4), which does nothing inside an iteration");
+    EXPECT_EQ(text("stopped-holder", false),
+              "waits: its lane is held by another job, which does nothing inside an iteration");
     EXPECT_EQ(text("profiling", true), "waits for the first iterations of vae (job 4)");
     EXPECT_EQ(text("profiling", false), "waits for room for its first iterations");
     EXPECT_EQ(wait_text({{"waits_for", "turn"}, {"behind", "?"}}), "waits for its turn, after another job");

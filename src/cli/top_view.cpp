@@ -30,7 +30,8 @@ struct Row {
 Style style_of(const std::string& state) {
     if (state == "running") return Style::kRunning;
     if (state == "refused") return Style::kError;
-    if (state == "paused" || state == "stopped" || state == "asleep" || state == "growing" || state == "leaving") return Style::kWarning;
+    if (state == "paused" || state == "stopped" || state == "asleep" || state == "growing" || state == "leaving")
+        return Style::kWarning;
     return Style::kPlain;
 }
 

@@ -58,7 +58,8 @@ bool make_signal(wire::GuardedDescriptor& end, wire::GuardedDescriptor& other) {
 bool signal_through(const wire::GuardedDescriptor& end) {
     const int socket = end.get();
     const char signal = 1;
-    return socket >= 0 && (::send(socket, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE);
+    return socket >= 0 &&
+           (::send(socket, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE);
 }
 
 }  // namespace
@@ -91,8 +92,7 @@ bool Client::warn(const std::string& line) {
 // ----------------------------------------------------------------------------------------------------------- attaching
 
 Result<bool> Client::make_page() {
-    page_file_ =
-        wire::GuardedDescriptor(wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    page_file_ = wire::GuardedDescriptor(wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
         return system_error("no descriptors for a control page");
     const int file = page_file_.get();
@@ -227,8 +227,8 @@ void Client::send(const wire::Message& message) {
 
 // Note [Descriptors that are gone]
 // The job may close our descriptors (os.closerange, close_range(2)). Then this process cannot talk to the service any more:
-// it lets go of its lane and says so on the control page, which it shares as memory; the service looks at that while somebody
-// waits. The job runs on by itself.
+// it lets go of its lane and says so on the control page, which it shares as memory; the service looks at that while
+// somebody waits. The job runs on by itself.
 void Client::notify() {
     if (!signal_through(notify_)) lose_descriptors();
 }
@@ -246,7 +246,8 @@ void Client::lose_descriptors() {
     failed_ = true;
     lost_ = true;
     go_alone();
-    // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the end.
+    // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the
+    // end.
     for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) ::usleep(1000);
     if (turns_->word().holds()) return;
     memory_->unmap_lane();

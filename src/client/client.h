@@ -165,15 +165,15 @@ private:
     std::atomic<bool> refused_{false};
     std::atomic<bool> failed_{false};
     std::atomic<bool> stopping_{false};
-    std::atomic<bool> exiting_{false};  ///< the driver may be gone at any moment
-    std::atomic<bool> lost_{false};      ///< the service is gone, for now
-    std::atomic<int> device_thread_{0};  ///< the first that entered an iteration
+    std::atomic<bool> exiting_{false};       ///< the driver may be gone at any moment
+    std::atomic<bool> lost_{false};          ///< the service is gone, for now
+    std::atomic<int> device_thread_{0};      ///< the first that entered an iteration
     std::atomic<bool> many_threads_{false};  ///< have entered iterations
     std::atomic<bool> stays_here_{false};    ///< its memory is never to be paged out
     std::atomic<int> delegating_{0};
     ThreadsInside threads_inside_;  ///< once there are several
     std::mutex insist_mutex_;
-    std::uint64_t insists_since_ns_ = 0;   ///< threads were let in although the grant is wanted back, first at this time ...
+    std::uint64_t insists_since_ns_ = 0;  ///< threads were let in although the grant is wanted back, first at this time ...
     std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::mutex substitute_mutex_;

@@ -44,9 +44,9 @@ Memory::Memory(ControlPage& page, device::ClientMemory& device, Provider& provid
 Memory::~Memory() = default;
 
 // Note [Nobody waits to free]
-// A function that a stream calls (cuLaunchHostFunc) may free a block, and everything that the stream was given later waits for
-// it. If it in turn waited for our lock, whose holder waits for that stream, nothing would ever go on. So a block that is freed
-// while the lock is taken is only noted down, and whoever takes or has the lock sees to it.
+// A function that a stream calls (cuLaunchHostFunc) may free a block, and everything that the stream was given later waits
+// for it. If it in turn waited for our lock, whose holder waits for that stream, nothing would ever go on. So a block that
+// is freed while the lock is taken is only noted down, and whoever takes or has the lock sees to it.
 void Memory::free_all_deferred() {
     std::vector<Freed> freed;
     {
@@ -282,9 +282,9 @@ void Memory::count_private(std::int64_t change) {
 // A thread that is in no iteration may use a block at any time, also while a boundary would evacuate it: what it writes just
 // then would be lost, and what it gives a GPU to do would find nothing mapped. So in a process in which such threads use the
 // memory nothing is moved: every block is private, and stays where it is. That such a thread is about to start is told
-// (set_threaded), and what the lane holds leaves it before. A second thread that begins an iteration tells by that: what is in
-// the lane by then stays there, and the lane is kept, until it is freed. Threads that work for the one inside, and that it waits
-// for, are no such threads.
+// (set_threaded), and what the lane holds leaves it before. A second thread that begins an iteration tells by that: what is
+// in the lane by then stays there, and the lane is kept, until it is freed. Threads that work for the one inside, and that
+// it waits for, are no such threads.
 //
 // Where we are not told, a block that is freed by a thread in no iteration is taken for a survivor: the next one like it is
 // private.

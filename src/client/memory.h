@@ -59,8 +59,8 @@ public:
     /// What the home stream is given from now on comes after what this one was given so far.
     void wait_for_stream(device::Stream stream);
     bool in_lane(const void* block);
-    /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them does so yet,
-    /// and what is in the lane leaves it now.
+    /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them does so
+    /// yet, and what is in the lane leaves it now.
     void set_threaded(bool threaded, bool move_out);
     std::uint64_t private_bytes();
     /// Of managed blocks; peaks since reset_peaks().

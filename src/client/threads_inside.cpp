@@ -13,7 +13,8 @@ namespace {
 
 /// Time on a processor, of a thread of this process; 0 if it is gone.
 std::uint64_t ran_ns(int thread) {
-    const auto clock = static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6u);  // as pthread_getcpuclockid makes it
+    const auto clock =
+        static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6u);  // as pthread_getcpuclockid makes it
     timespec ran{};
     if (::clock_gettime(clock, &ran) != 0) return 0;
     return static_cast<std::uint64_t>(ran.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(ran.tv_nsec);
@@ -45,9 +46,7 @@ int ThreadsInside::enter() {
     return -1;
 }
 
-void ThreadsInside::leave(int place) {
-    threads_[static_cast<std::size_t>(place)].store(0, std::memory_order_relaxed);
-}
+void ThreadsInside::leave(int place) { threads_[static_cast<std::size_t>(place)].store(0, std::memory_order_relaxed); }
 
 bool ThreadsInside::Watch::rest() {
     bool rest = looked_;

@@ -25,8 +25,7 @@ TEST(ThreadsInside, OneThatSleepsRestsAndOneThatComputesDoesNot) {
     std::thread other([&] {
         const int place = threads.enter();
         inside = true;
-        while (computes) {
-        }
+        while (computes) {}
         while (!ends) std::this_thread::sleep_for(milliseconds(200));
         threads.leave(place);
     });

@@ -20,9 +20,9 @@ std::uint64_t now_ns() {
 namespace {
 
 // Note [Threads that wait for each other]
-// A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model), which waits to
-// get in, since the grant is wanted back and there is to be a boundary first. So it is let in at once where it is known to be
-// waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
+// A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model), which waits
+// to get in, since the grant is wanted back and there is to be a boundary first. So it is let in at once where it is known
+// to be waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
 constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
 

@@ -337,7 +337,7 @@ void Engine::deny_if_stuck() {
         }
         const bool goes_on = client->turn == Turn::kRunning || (client->turn == Turn::kHoldingIdle && client->yield_asked);
         if ((goes_on && !client->stopped) || client->residency == Residency::kPagingIn) return;
-        if (client->on_device() && (client->refused || client->dropped)) return;     // about to go
+        if (client->on_device() && (client->refused || client->dropped)) return;   // about to go
         if (client->stopped && now_ - client->stopped_at < options_.deny_after) {  // it may go on, and make room
             return look_again_at(client->stopped_at + options_.deny_after);
         }

@@ -111,8 +111,8 @@ public:
     /// Marks what the streams were given so far; and whether all that the last fence marked has ended.
     virtual void fence() = 0;
     virtual bool passed() = 0;
-    /// Whether the last fence met a stream that captures a graph. What such a stream was given before cannot be marked, and so
-    /// not be waited for.
+    /// Whether the last fence met a stream that captures a graph. What such a stream was given before cannot be marked, and
+    /// so not be waited for.
     virtual bool captures() const = 0;
     /// Waits for all that the last fence marked.
     virtual void drain() = 0;

@@ -148,9 +148,8 @@ salus_status salus_begin_within(salus_client* client, uint64_t nanoseconds, uint
 
 salus_status salus_join_within(salus_client* client, uint64_t nanoseconds, uint64_t kind) {
     if (!client) return failed(SALUS_MISUSE, "no client");
-    const salus_status status = guarded(client, SALUS_SYSTEM, [&] {
-        return client->client.begin_once(nanoseconds, kind, /*join=*/true);
-    });
+    const salus_status status =
+        guarded(client, SALUS_SYSTEM, [&] { return client->client.begin_once(nanoseconds, kind, /*join=*/true); });
     return status == SALUS_TOO_LARGE ? failed(status, kTooLarge) : status;
 }
 

@@ -107,7 +107,9 @@ OptionsParser::OptionsParser(CLI::App& program) {
         ->capture_default_str();
     program.add_option("--min-turn-ms", min_turn_ms_,
                        "how long a turn lasts at least, priority aside (default: by what a switch costs)");
-    program.add_option("--rehome-after-s", rehome_after_s_, "others leave the lane of a job that is stopped, or does nothing inside an iteration, after so long")
+    program
+        .add_option("--rehome-after-s", rehome_after_s_,
+                    "others leave the lane of a job that is stopped, or does nothing inside an iteration, after so long")
         ->capture_default_str();
     program.add_option("--socket", plain_.socket, "where to listen (default: " + socket_by_default() + ")");
     program.add_option("--state", plain_.state,

@@ -31,8 +31,7 @@ namespace {
 /// Only the moment counts at which they came. What is no socket has nothing to be read.
 void discard_signals(int socket) {
     char signals[256];
-    for (int i = 0; i < 16 && ::recv(socket, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {
-    }
+    for (int i = 0; i < 16 && ::recv(socket, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {}
 }
 
 /// Without a descriptor for the next connection, how long it is left to wait.
@@ -307,7 +306,8 @@ void Server::step(Instant limit) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
         Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
         if (!session) continue;
-        discard_signals(session->notify.get());  // before the look at the word: one that comes later tells of something later
+        discard_signals(
+            session->notify.get());  // before the look at the word: one that comes later tells of something later
         shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {

@@ -463,9 +463,9 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 }
 
 // Note [Holders that do nothing]
-// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). Whoever shares its lane would wait
-// for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for this
-// long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
+// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). Whoever shares its lane would
+// wait for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for
+// this long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
 void Shell::look_whether_asleep(Session& session) {
     const Instant at = now();
     const Client* client = engine_.find(session.id);

@@ -1,8 +1,8 @@
 // A descriptor of ours inside somebody else's process.
 //
 // The process may close every descriptor it finds, as daemons do, and the number then comes to mean a file of its own. So a
-// guarded descriptor lies above the numbers that such loops usually reach, remembers which file it is, and is looked at before
-// each use: it is never used, and never closed, once its number means something else.
+// guarded descriptor lies above the numbers that such loops usually reach, remembers which file it is, and is looked at
+// before each use: it is never used, and never closed, once its number means something else.
 #pragma once
 
 #include <sys/types.h>

@@ -427,8 +427,9 @@ void test_threads_while_pools_come_and_go() {
 void test_an_external_stream_is_named_to_the_client_only_while_it_is_there() {
     native::CUDAAllocator& torch = install();
     const auto used_on = [&](const DataPtr& block, cudaStream_t stream) {
-        torch.recordStream(block, CUDAStream(CUDAStream::UNCHECKED,
-                                             c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, kDevice), id_of(stream))));
+        torch.recordStream(block,
+                           CUDAStream(CUDAStream::UNCHECKED,
+                                      c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, kDevice), id_of(stream))));
     };
     current_stream = kExternal;
     CHECK_THAT(!client.has(torch.allocate(4 * kMiB).get()));

@@ -420,10 +420,11 @@ private:
     }
 
     // Note [Streams that end]
-    // torch's own streams last as long as the process. One that somebody else made (torch.cuda.ExternalStream) may be destroyed
-    // at any time, and whoever names it to the driver after that crashes. Salus looks at streams until the next boundary, so it
-    // is told of no such stream: what is allocated on one is the native allocator's, and before a block is freed that work on
-    // one uses, too, the home stream is made to wait for that work. The native allocator as well names the stream then.
+    // torch's own streams last as long as the process. One that somebody else made (torch.cuda.ExternalStream) may be
+    // destroyed at any time, and whoever names it to the driver after that crashes. Salus looks at streams until the next
+    // boundary, so it is told of no such stream: what is allocated on one is the native allocator's, and before a block is
+    // freed that work on one uses, too, the home stream is made to wait for that work. The native allocator as well names
+    // the stream then.
     static bool is_external(const CUDAStream& stream) {
         const auto id = static_cast<uintptr_t>(stream.id());
         return id != 0 && id == reinterpret_cast<uintptr_t>(stream.stream());
@@ -629,8 +630,8 @@ private:
     std::atomic<int64_t> out_of_memory_{0}, retries_{0};
 
     std::mutex mutex_;
-    salus_usage accumulated_before_{};                    // by mutex_
-    std::vector<native::OutOfMemoryObserver> observers_;  // by mutex_
+    salus_usage accumulated_before_{};                      // by mutex_
+    std::vector<native::OutOfMemoryObserver> observers_;    // by mutex_
     std::vector<std::pair<void*, cudaStream_t>> external_;  // by mutex_; blocks, and streams that use them
     std::atomic<bool> any_external_{false};
     std::mutex pools_mutex_;

@@ -215,8 +215,9 @@ public:
     bool passed() override {
         const Scope scope(*this);
         const std::lock_guard lock(marks_mutex_);
-        return !unmarked_ && !capturing_ && std::all_of(marked_.begin(), marked_.end(),
-                                         [&](const Mark& mark) { return driver_.event_query(mark.event) == kSuccess; });
+        return !unmarked_ && !capturing_ && std::all_of(marked_.begin(), marked_.end(), [&](const Mark& mark) {
+            return driver_.event_query(mark.event) == kSuccess;
+        });
     }
 
     void drain() override {

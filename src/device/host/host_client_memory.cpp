@@ -60,8 +60,8 @@ bool has_other_threads() {
 // What is paged out stays mapped, privately, to the file that holds it. Whoever touches it, be it another thread of the job,
 // the kernel on its behalf, or a child process, finds what was there; a page that is written to becomes the process's own,
 // and paging in keeps it. Only writing while the bytes go out would be lost. A client is paged only while it waits in
-// begin(), and a native thread that writes all the same is held up until they are out (WriteGuard); where the kernel does not
-// let us do that, a process with other threads is not paged.
+// begin(), and a native thread that writes all the same is held up until they are out (WriteGuard); where the kernel does
+// not let us do that, a process with other threads is not paged.
 class HostClientMemory : public ClientMemory {
 public:
     HostClientMemory(std::byte* lane, std::byte* own, std::uint64_t size, bool asynchronous)
@@ -162,8 +162,8 @@ public:
         std::erase_if(paged_, [&](const Paged& range) { return range.at == start; });
     }
 
-    // The parent's own blocks stay where they are, since other threads may be using them. Without memory for a copy the child
-    // finds nothing there.
+    // The parent's own blocks stay where they are, since other threads may be using them. Without memory for a copy the
+    // child finds nothing there.
     void prepare_fork(const std::vector<Range>& lane_ranges) override {
         for (const Range& range : lane_ranges) {
             if (void* copy = copy_of(range)) for_child_.push_back({range, copy});
@@ -279,10 +279,10 @@ private:
     wire::GuardedDescriptor lane_file_;
     std::uint64_t mapped_ = 0;                          ///< of the lane
     std::map<std::uint64_t, std::uint64_t> evacuated_;  ///< offset and size
-    wire::GuardedDescriptor file_;  ///< holds what is paged out
+    wire::GuardedDescriptor file_;                      ///< holds what is paged out
     std::vector<Paged> paged_;
     std::vector<std::pair<Range, void*>> for_child_;  ///< copies of parts of the lane, around fork()
-    bool inherited_by_a_child_ = false;  ///< it reads from the file, too: its content must stay
+    bool inherited_by_a_child_ = false;               ///< it reads from the file, too: its content must stay
 };
 
 }  // namespace
