@@ -129,7 +129,7 @@ public:
         ::chmod(directory_.c_str(), 0755);
         if (start) start_service();
     }
-    ~Machine() {
+    virtual ~Machine() {
         jobs_.clear();
         service_.end();
         std::error_code error;

@@ -305,6 +305,108 @@ TEST_P(ThreadedProgram, AHolderThatDoesNothingHoldsNobodyUp) {
     EXPECT_TRUE(other.runs()) << other.output();
 }
 
+// A block that was in the lane when a second thread came stays there; its owner need not do anything for long.
+TEST_P(ThreadedProgram, ALaneThatIsKeptHoldsNobodyUp) {
+    const auto machine = this->machine();
+    Process& other = machine->job("other", kOtherJob);
+    ASSERT_TRUE(eventually([&] { return machine->iterations("other") > 5; }));
+    const auto part = client_part(*machine, [](const Line& line) {
+        const auto device = ThreadedProgram::device();
+        salus_client* client = attached();
+        for (int i = 0; i < 6; ++i) {
+            salus_begin(client);
+            salus_free(client, device->allocate(client));
+            salus_end(client);
+        }
+        salus_begin(client);
+        void* block = device->allocate(client);
+        EXPECT_TRUE(salus_in_lane(client, block));
+        device->fill(block, 7);
+        std::thread([&] {
+            salus_begin(client);
+            salus_end(client);
+        }).join();
+        salus_end(client);
+        EXPECT_TRUE(salus_in_lane(client, block));
+        line.say();
+        std::atomic<bool> stop{false};
+        std::thread told([&] {
+            line.hear();
+            stop = true;
+        });
+        while (!stop) {  // outside of iterations, and busy
+        }
+        told.join();
+        EXPECT_TRUE(all_bytes_are(block, kBlock, 7));
+        salus_free(client, block);
+    });
+    part->line().hear();
+    EXPECT_TRUE(machine->goes_on("other", 50)) << machine->log();
+    part->line().say();
+    EXPECT_EQ(part->status(), 0);
+    EXPECT_TRUE(other.runs()) << other.output();
+}
+
+// They look as if they waited for each other, and would let each other in for ever.
+TEST_P(ThreadedProgram, ThreadsThatSleepInsideTheirCallsStarveNobody) {
+    const auto machine = this->machine();
+    const auto part = client_part(*machine, [](const Line& line) {
+        const auto device = ThreadedProgram::device();
+        salus_client* client = attached();
+        std::atomic<bool> stop{false};
+        const auto serve = [&] {
+            device->enter_thread();
+            while (!stop) {
+                salus_begin(client);
+                salus_free(client, device->allocate(client));
+                ::usleep(20'000);
+                salus_end(client);
+            }
+        };
+        std::thread threads[] = {std::thread(serve), std::thread(serve)};
+        line.say();
+        line.hear();
+        stop = true;
+        for (std::thread& thread : threads) thread.join();
+    });
+    part->line().hear();
+    Process& other = machine->job("other", kOtherJob);
+    EXPECT_TRUE(eventually([&] { return machine->iterations("other") >= 30; })) << machine->log();
+    part->line().say();
+    EXPECT_EQ(part->status(), 0);
+    EXPECT_TRUE(other.runs()) << other.output();
+}
+
+// What a program has registered before it attached runs after our own part of the exit.
+TEST_P(ThreadedProgram, AnExitHandlerMayIterate) {
+    const auto machine = this->machine();
+    Process& other = machine->job("other", kOtherJob);
+    ASSERT_TRUE(eventually([&] { return machine->iterations("other") > 5; }));
+    const auto part = client_part(*machine, [](const Line&) {
+        static salus_client* client = nullptr;
+        std::atexit([] {
+            for (int i = 0; i < 20; ++i) {
+                salus_begin(client);
+                for (int k = 0; k < i; ++k) salus_free(client, salus_alloc(client, kBlock * 4, SALUS_PERSISTENT));
+                salus_end(client);
+            }
+            ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+        });
+        const auto device = ThreadedProgram::device();
+        client = attached();
+        for (int i = 0; i < 6; ++i) {
+            salus_begin(client);
+            salus_free(client, device->allocate(client));
+            salus_end(client);
+        }
+        std::exit(1);
+    });
+    EXPECT_TRUE(eventually([&] { return ::waitpid(part->pid(), nullptr, WNOHANG | WNOWAIT) != 0; })) << "it hangs";
+    if (::waitpid(part->pid(), nullptr, WNOHANG | WNOWAIT) == 0) part->kill();
+    EXPECT_EQ(part->status(), 0);
+    EXPECT_TRUE(other.runs()) << other.output();
+}
+
 // As daemons do, and some launchers.
 TEST_P(ThreadedProgram, AProgramMayCloseAllDescriptors) {
     if (on_gpu()) GTEST_SKIP() << "the driver's own would be closed, too, which no program survives";

@@ -43,7 +43,7 @@ public:
         });
         start_service();
     }
-    ~GpuMachine() { watcher_->line().say(kEnd); }
+    ~GpuMachine() override { watcher_->line().say(kEnd); }
 
     int used_mib() const { return ask(kAll); }
     int used_mib(pid_t pid) const { return ask(pid); }
