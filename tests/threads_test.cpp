@@ -85,6 +85,15 @@ private:
     device::cuda::Context context_ = nullptr;
 };
 
+/// So many iterations that the next one's block is in the lane.
+void learn_the_lane(Device& device, salus_client* client) {
+    for (int i = 0; i < 6; ++i) {
+        salus_begin(client);
+        salus_free(client, device.allocate(client));
+        salus_end(client);
+    }
+}
+
 class ThreadedProgram : public ::testing::TestWithParam<bool> {
 protected:
     static bool on_gpu() { return GetParam(); }
@@ -279,11 +288,7 @@ TEST_P(ThreadedProgram, AHolderThatDoesNothingHoldsNobodyUp) {
     const auto part = client_part(*machine, [](const Line& line) {
         const auto device = ThreadedProgram::device();
         salus_client* client = attached();
-        for (int i = 0; i < 6; ++i) {
-            salus_begin(client);
-            salus_free(client, device->allocate(client));
-            salus_end(client);
-        }
+        learn_the_lane(*device, client);
         salus_begin(client);
         void* block = device->allocate(client);
         EXPECT_TRUE(salus_in_lane(client, block));
@@ -313,11 +318,7 @@ TEST_P(ThreadedProgram, ALaneThatIsKeptHoldsNobodyUp) {
     const auto part = client_part(*machine, [](const Line& line) {
         const auto device = ThreadedProgram::device();
         salus_client* client = attached();
-        for (int i = 0; i < 6; ++i) {
-            salus_begin(client);
-            salus_free(client, device->allocate(client));
-            salus_end(client);
-        }
+        learn_the_lane(*device, client);
         salus_begin(client);
         void* block = device->allocate(client);
         EXPECT_TRUE(salus_in_lane(client, block));
@@ -394,11 +395,7 @@ TEST_P(ThreadedProgram, AnExitHandlerMayIterate) {
         });
         const auto device = ThreadedProgram::device();
         client = attached();
-        for (int i = 0; i < 6; ++i) {
-            salus_begin(client);
-            salus_free(client, device->allocate(client));
-            salus_end(client);
-        }
+        learn_the_lane(*device, client);
         std::exit(1);
     });
     EXPECT_TRUE(eventually([&] { return ::waitpid(part->pid(), nullptr, WNOHANG | WNOWAIT) != 0; })) << "it hangs";
@@ -464,11 +461,7 @@ TEST(ThreadsOnTheHost, AThreadForksWhileOthersAreInside) {
     const auto part = client_part(machine, [](const Line&) {
         Host device;
         salus_client* client = attached();
-        for (int i = 0; i < 6; ++i) {  // alone, until the lane is in use
-            salus_begin(client);
-            salus_free(client, device.allocate(client));
-            salus_end(client);
-        }
+        learn_the_lane(device, client);
         salus_begin(client);  // alone, in mid-iteration
         void* mine = device.allocate(client);
         EXPECT_TRUE(salus_in_lane(client, mine));

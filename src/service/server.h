@@ -1,4 +1,4 @@
-// The service: one epoll loop over connections, clients' eventfds and the ends of their processes.
+// The service: one epoll loop over connections, clients' signals and the ends of their processes.
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ public:
     Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach, wire::Descriptor page);
     /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
     bool message(Session& session, const wire::Message& message);
-    /// Its eventfd was written.
+    /// It signalled that its word has changed.
     void notified(Session& session);
     /// Its socket is closed, but its process is not known to be gone.
     void disconnected(Session& session);

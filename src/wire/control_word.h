@@ -20,7 +20,7 @@
 // Note [Nobody misses a wake-up]
 // A thread that has to wait first sets `want` in the very word it then waits on, so it sleeps only while the word still says
 // that it waits. Each step away from such a word either is the service's grant, which always wakes, or is made by the client
-// itself and says `wake`. A step that the service must learn of says `notify`; the eventfd keeps it until it is read.
+// itself and says `wake`. A step that the service must learn of says `notify`; the socket keeps it until it is read.
 #pragma once
 
 #include <cstdint>
