@@ -519,6 +519,28 @@ TEST_F(AdmissionTest, ALoneClientIsNotLeftStalledForEver) {
     }
 }
 
+// It may be saving its weights, about to end. What it holds comes back, and a denial would have cost a job.
+TEST_F(AdmissionTest, WhileAClientIsBetweenTwoIterationsNobodyIsDeniedAtOnce) {
+    for (const bool ends : {true, false}) {
+        SCOPED_TRACE(ends);
+        Rig rig("fair");
+        const ClientId between = rig.enter({.pageable = false, .persistent_mib = 600});
+        const ClientId a = rig.enter({.pageable = false});
+        while (rig.at(between).holds()) rig.idle(between);
+        const ClientId waiting = rig.enter({.profiled = false});
+        ASSERT_TRUE(rig.runs(a));
+        rig.need(a, 50, 500);
+        rig.memory();
+        rig.pass(rig.engine.options().deny_after - nanoseconds(1));
+        EXPECT_TRUE(rig.at(waiting).wants());
+        EXPECT_TRUE(rig.at(a).stalled);
+        if (ends) rig.die(between);
+        else rig.pass(nanoseconds(1));
+        EXPECT_FALSE(rig.at(a).stalled);
+        EXPECT_EQ(rig.memory().substr(0, 5), ends ? "room " : "deny ");
+    }
+}
+
 // A new service counts what jobs of the last one hold as others' until they have attached again.
 TEST_F(AdmissionTest, WhileOthersHaveTakenPartOfTheDeviceNobodyIsDeniedAtOnce) {
     for (const bool comes_back : {true, false}) {

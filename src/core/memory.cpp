@@ -16,8 +16,9 @@ namespace salus {
 //   can.
 // - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
 //   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
-//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error; where nobody
-//   waits for that, or others have taken part of the device, after a while.
+//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error. That comes
+//   after a while where room may come by itself: from a client between two iterations, or at its end; or from others who
+//   have taken part of the device; and where nobody waits for it.
 
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
@@ -329,7 +330,8 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
 void Engine::deny_if_stuck() {
     if (coming() > Bytes{}) return;
     Client* last = nullptr;
-    std::size_t others_want = 0;
+    bool another_wants = false;
+    bool another_is_between = false;  // it may come back and be paged, or end
     for (Client* client : active_) {
         if (client->stalled) {
             if (!last || ranks_before(*last, *client)) last = client;
@@ -343,11 +345,12 @@ void Engine::deny_if_stuck() {
         }
         if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
         if (client->lane != kNoLane && !client->mapped) return;
-        if (client->wants()) ++others_want;
+        if (client->wants()) another_wants = true;
+        else if (client->on_device() && !client->stopped) another_is_between = true;
     }
-    // Where nobody waits for it there is time; and what is missing of the device may come back: that of jobs, say, which a
-    // new service has not heard of yet.
-    const bool may_wait = (others_want == 0 && stalled_ < 2) || capacity_ < largest_capacity_;
+    // What is missing of the device may come back: that of jobs, say, which a new service has not heard of yet.
+    const bool nobody_waits = !another_wants && stalled_ < 2;
+    const bool may_wait = nobody_waits || another_is_between || capacity_ < largest_capacity_;
     if (may_wait && now_ - last->stalled_at < options_.deny_after) {
         return look_again_at(last->stalled_at + options_.deny_after);
     }
