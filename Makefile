@@ -21,7 +21,7 @@ CONCURRENCY := python3 tests/concurrency/run
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
-.PHONY: build test test-gpu demo bench format check clean setup torch torch-all
+.PHONY: build programs test test-gpu demo bench format check clean setup torch torch-all
 
 setup:
 	@scripts/setup
@@ -29,6 +29,11 @@ setup:
 build: setup
 	@cmake --preset release >/dev/null
 	@$(BUILD) release
+
+# What a user runs, without tests and benchmarks.
+programs: setup
+	@cmake --preset release >/dev/null
+	@$(BUILD) release --target salus salusd salus-job
 
 build-%: setup
 	@cmake --preset $* >/dev/null
@@ -53,7 +58,7 @@ test-gpu: build
 	@python3 scripts/test-gpu
 	@python3 bench/gpu weights faults
 
-demo: build torch
+demo: programs torch
 	@scripts/demo
 
 bench: build torch

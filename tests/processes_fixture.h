@@ -61,6 +61,16 @@ inline std::string text_of(const std::string& path) {
     return text.str();
 }
 
+/// Proportional set size, MiB; 0 if the process is gone.
+inline double pss_mib(pid_t pid) {
+    std::ifstream rollup("/proc/" + std::to_string(pid) + "/smaps_rollup");
+    for (std::string word; rollup >> word;) {
+        double kib = 0;
+        if (word == "Pss:" && rollup >> kib) return kib / 1024;
+    }
+    return 0;
+}
+
 class Process {
 public:
     Process() = default;

@@ -15,15 +15,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-double pss_mib(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
-    for (std::string word; file >> word;) {
-        double kib = 0;
-        if (word == "Pss:" && file >> kib) return kib / 1024;
-    }
-    return 0;
-}
-
 /// The share of what could have been in the lane that was.
 double lane_share(const nlohmann::json& counters) {
     const double lane = counters.value("lane_bytes", 0.0);

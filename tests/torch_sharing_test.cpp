@@ -149,16 +149,6 @@ TEST_P(TorchSharing, WeightsAreThoseOfRunningAloneSecondFour) {
 
 // ------------------------------------------------------------------------------------------------------------- memory
 
-/// Proportional set size, MiB; 0 if the process is gone.
-double pss_mib(int pid) {
-    std::ifstream rollup("/proc/" + std::to_string(pid) + "/smaps_rollup");
-    for (std::string word; rollup >> word;) {
-        double kib = 0;
-        if (word == "Pss:" && rollup >> kib) return kib / 1024;
-    }
-    return 0;
-}
-
 /// How much memory processes have while they run.
 struct Footprint {
     double peak_mib = 0;

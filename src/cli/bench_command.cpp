@@ -21,7 +21,7 @@
 namespace salus::cli {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
     std::string jobs_file;
     std::string policies = "fifo,srtf,fair,pack";
     std::string capacity = "4GiB";
@@ -48,7 +48,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
     return options;
 }
 
-int run(const Arguments& a) {
+int run_bench(const BenchArguments& a) {
     Result<std::string> text = read_file(a.jobs_file);
     if (!text) throw UsageError{text.error()};
     Result<std::vector<sim::Job>> parsed = sim::parse_job_file(text.value(), a.jobs_file);
@@ -126,7 +126,7 @@ int run(const Arguments& a) {
 
 void add_bench_command(CLI::App& program, Action& action) {
     CLI::App* bench = program.add_subcommand("bench", "Run a job file for real: each job's command, or a stand-in");
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<BenchArguments>();
     bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; the column command says what to run")
         ->required()
         ->type_name("FILE");
@@ -141,7 +141,7 @@ void add_bench_command(CLI::App& program, Action& action) {
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");
     bench->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     bench->add_flag("--json", a->json, "Print JSON instead of a table");
-    bench->callback([a, &action] { action = [a] { return run(*a); }; });
+    bench->callback([a, &action] { action = [a] { return run_bench(*a); }; });
 }
 
 }  // namespace salus::cli

@@ -36,7 +36,7 @@ constexpr auto kTwoWide = std::to_array<CodeRange>({{0x1100, 0x115f},
                                                     {0x1f900, 0x1f9ff},
                                                     {0x20000, 0x3fffd}});
 
-int width_of(char32_t code) {
+int columns_of(char32_t code) {
     if (in(kNoWidth, code)) return 0;
     return in(kTwoWide, code) ? 2 : 1;
 }
@@ -53,7 +53,7 @@ int width_of(std::string_view text) {
     int width = 0;
     while (!text.empty()) {
         const Character c = first_character(text);
-        width += width_of(c.code);
+        width += columns_of(c.code);
         text.remove_prefix(c.bytes);
     }
     return width;
@@ -64,7 +64,7 @@ std::string cut(std::string_view text, int width) {
     int used = 0;
     while (end < text.size()) {
         const Character c = first_character(text.substr(end));
-        used += width_of(c.code);
+        used += columns_of(c.code);
         if (used > width) break;
         end += c.bytes;
     }

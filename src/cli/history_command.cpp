@@ -23,7 +23,7 @@ namespace {
 /// The service writes now and then, and not for long.
 constexpr Duration kPatience = seconds(2);
 
-struct Arguments {
+struct HistoryArguments {
     bool json = false;
     bool all = false;
     std::string part;
@@ -63,7 +63,7 @@ int show(bool as_json) {
     return 0;
 }
 
-int clear(const Arguments& a) {
+int clear_history(const HistoryArguments& a) {
     if (a.part.empty() != a.all) throw UsageError{"history clear: give either a part of a command or --all"};
     std::uint64_t cleared = 0;
     if (const auto store = open_store()) {
@@ -78,7 +78,7 @@ int clear(const Arguments& a) {
 }  // namespace
 
 void add_history_command(CLI::App& program, Action& action) {
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<HistoryArguments>();
     CLI::App* list = program.add_subcommand("history", "List the commands that have run, and what is known of them");
     list->add_flag("--json", a->json, "Print JSON");
     list->callback([a, list, &action] {
@@ -87,7 +87,7 @@ void add_history_command(CLI::App& program, Action& action) {
     CLI::App* forget = list->add_subcommand("clear", "Forget commands");
     forget->add_option("command", a->part, "Those that contain this text");
     forget->add_flag("--all", a->all, "All of them");
-    forget->callback([a, &action] { action = [a] { return clear(*a); }; });
+    forget->callback([a, &action] { action = [a] { return clear_history(*a); }; });
 }
 
 }  // namespace salus::cli

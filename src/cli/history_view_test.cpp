@@ -6,7 +6,7 @@
 namespace salus::cli {
 namespace {
 
-history::Record resnet() {
+history::Record resnet_record() {
     history::Record record;
     record.runs = 3;
     record.last = {1000, {1, 2}, "python train.py", {500, microseconds(32400), mebibytes(400), gibibytes(5)}, seconds(19),
@@ -23,7 +23,7 @@ history::Record failed() {
 
 TEST(FormatHistory, AlignsItsColumns) {
     EXPECT_EQ(
-        format_history({resnet(), failed()}, 1000),
+        format_history({resnet_record(), failed()}, 1000),
         "COMMAND                                                      RUNS  ITERATIONS  ITERATION        P        T    "
         "TOOK  ENDED\n"
         "python train.py                                                 3         500    32.4 ms  400 MiB  5.0 GiB  "
@@ -31,11 +31,11 @@ TEST(FormatHistory, AlignsItsColumns) {
         "python -c 'a?b' xxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx --lr 0.1     1           -          -        -        -   "
         "0.2 s  15m 00s ago, status 137\n");
     EXPECT_EQ(format_history({}, 1000), "no history\n");
-    EXPECT_NE(format_history({resnet()}, 0).find("0.0 s ago"), std::string::npos) << "the clock was set back";
+    EXPECT_NE(format_history({resnet_record()}, 0).find("0.0 s ago"), std::string::npos) << "the clock was set back";
 }
 
 TEST(FormatHistory, LongIterationsAreInSeconds) {
-    history::Record record = resnet();
+    history::Record record = resnet_record();
     record.last.figures.iteration_time = seconds(200);
     EXPECT_NE(format_history({record}, 1000).find(" 3m 20s "), std::string::npos);
 }
@@ -43,7 +43,7 @@ TEST(FormatHistory, LongIterationsAreInSeconds) {
 TEST(HistoryJson, HasTheKeysThatScriptsRelyOn) {
     history::Record cut = failed();
     cut.last.command = "python \xc3";
-    const auto rows = nlohmann::json::parse(history_json({resnet(), cut}));
+    const auto rows = nlohmann::json::parse(history_json({resnet_record(), cut}));
     ASSERT_EQ(rows.size(), 2u);
     EXPECT_EQ(rows[0]["command"], "python train.py");
     EXPECT_EQ(rows[0]["user"], 1000);

@@ -35,7 +35,7 @@
 namespace salus::cli {
 namespace {
 
-struct Arguments {
+struct RunArguments {
     std::string name;
     int priority = 0;
     double weight = 1;
@@ -76,7 +76,7 @@ std::uint64_t monotonic_ns() {
 
 class Runner {
 public:
-    Runner(const Arguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
+    Runner(const RunArguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
 
     int run() {
         look_at_python();
@@ -277,7 +277,7 @@ private:
         return true;
     }
 
-    Arguments arguments_;
+    RunArguments arguments_;
     std::string socket_;
     std::string log_;
     wire::Descriptor connection_;
@@ -307,7 +307,7 @@ std::string name_from(const std::vector<std::string>& command) {
     return name.empty() || parse_integer(name) ? "job-" + name : name;
 }
 
-void check(Arguments& a) {
+void check(RunArguments& a) {
     if (a.command.empty()) throw UsageError{"run what? salus run [options] -- COMMAND"};
     if (a.name.empty()) a.name = name_from(a.command);
     if (a.name.size() > 63) a.name.resize(63);
@@ -328,7 +328,7 @@ void check(Arguments& a) {
 
 void add_run_command(CLI::App& program, Action& action) {
     CLI::App* run = program.add_subcommand("run", "Run a command as a job that shares the device");
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<RunArguments>();
     run->add_option("--name", a->name, "What to call it (default: the name of the command, or of the Python script)");
     run->add_option("--priority", a->priority, "Larger is more urgent (policy priority)");
     run->add_option("--weight", a->weight, "Its share of the time (policy fair)")->capture_default_str();

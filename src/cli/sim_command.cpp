@@ -27,7 +27,7 @@
 namespace salus::cli {
 namespace {
 
-struct Arguments {
+struct SimArguments {
     std::string jobs_file;
     std::string workload;
     std::string policies = "all";
@@ -60,7 +60,7 @@ bool one_of(const std::string& option, const std::string& text, std::string_view
     return text == yes;
 }
 
-sim::SimulationOptions options_of(const Arguments& a) {
+sim::SimulationOptions options_of(const SimArguments& a) {
     sim::SimulationOptions options;
     const auto capacity = parse_bytes(a.capacity);
     if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 16GiB", a.capacity)};
@@ -81,7 +81,7 @@ sim::SimulationOptions options_of(const Arguments& a) {
     return options;
 }
 
-std::vector<sim::Job> jobs_of(const Arguments& a, const std::string& job_file, std::uint64_t seed) {
+std::vector<sim::Job> jobs_of(const SimArguments& a, const std::string& job_file, std::uint64_t seed) {
     Result<std::vector<sim::Job>> jobs =
         a.jobs_file.empty() ? sim::make_workload(a.workload, seed) : sim::parse_job_file(job_file, a.jobs_file);
     if (!jobs) throw UsageError{jobs.error()};
@@ -106,7 +106,7 @@ void check_jobs(const std::vector<sim::Job>& jobs, Bytes capacity) {
     if (whole_s > 1e9) throw UsageError{"the jobs together last more than 1000000000 s"};
 }
 
-int run(const Arguments& a) {
+int run_simulations(const SimArguments& a) {
     if (a.jobs_file.empty() == a.workload.empty())
         throw UsageError{"sim needs either --jobs FILE.csv or --workload NAME, and not both (salus sim --help lists them)"};
     const std::vector<const Policy*> policies = parse_policies(a.policies);
@@ -193,7 +193,7 @@ std::string help_footer() {
 
 void add_sim_command(CLI::App& program, Action& action) {
     CLI::App* sim = program.add_subcommand("sim", "Simulate a workload under scheduling policies");
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<SimArguments>();
     sim->add_option("--jobs", a->jobs_file, "CSV of jobs; its header names the columns (docs/simulator.md)")
         ->type_name("FILE");
     sim->add_option("--workload", a->workload, "A built-in workload, with as many jobs as you like")->type_name("NAME[:N]");
@@ -234,7 +234,7 @@ void add_sim_command(CLI::App& program, Action& action) {
         const auto options = sim->get_options();
         const bool any =
             std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
-        if (sim->get_subcommands().empty()) action = [a] { return run(*a); };
+        if (sim->get_subcommands().empty()) action = [a] { return run_simulations(*a); };
         else if (any) throw UsageError{"options of sim do not go with its subcommands"};
     });
 }

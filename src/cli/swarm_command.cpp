@@ -26,7 +26,7 @@
 namespace salus::cli {
 namespace {
 
-struct Arguments {
+struct SwarmArguments {
     std::string seeds;
     std::string canary;
     std::string record;
@@ -43,7 +43,7 @@ const Policy* choose_canary(const std::string& name) {
     throw UsageError{fmt::format("unknown canary '{}'; there are {}", name, fmt::join(names, ", "))};
 }
 
-int run_swarm(const Arguments& a) {
+int run_swarm(const SwarmArguments& a) {
     const SeedRange seeds = parse_seed_range(a.seeds);
     const Policy* canary = choose_canary(a.canary);
     set_check_handler(throw_check_failure);
@@ -110,7 +110,7 @@ int run_replay(const std::string& path) {
 
 void add_swarm_command(CLI::App& sim, Action& action) {
     CLI::App* fuzz = sim.add_subcommand("fuzz", "The swarm: random systems and faults, with checkers after every event");
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<SwarmArguments>();
     fuzz->add_option("--seeds", a->seeds, "A seed, or a range A..B")->type_name("A..B")->required();
     fuzz->add_option("--canary", a->canary, "Run this deliberately broken policy, which must be caught")->type_name("NAME");
     fuzz->add_option("--record", a->record, "Write the events and actions of a single seed")->type_name("FILE");

@@ -79,12 +79,12 @@ std::optional<std::uint64_t> birth_of(int pid) {
     if (length <= 0) return std::nullopt;
     text[length] = '\0';
     const char* field = std::strrchr(text, ')');  // the name before it may hold anything
-    char state = 0;
+    char run_state = 0;
     unsigned long long born = 0;
     if (!field || std::sscanf(field + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                              &state, &born) != 2)
+                              &run_state, &born) != 2)
         return std::nullopt;
-    if (state == 'Z' || state == 'X') return std::nullopt;
+    if (run_state == 'Z' || run_state == 'X') return std::nullopt;
     return born;
 }
 

@@ -9,21 +9,22 @@
 namespace salus::device::cuda {
 namespace {
 
-struct Memory2 {
-    unsigned version = sizeof(Memory2) | 2u << 24;
-    unsigned long long total = 0, reserved = 0, free = 0, used = 0;
-};
-struct ProcessInfo {
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-};
 constexpr int kInsufficientSize = 7;
 constexpr unsigned long long kNotAvailable = ~0ull;
 
 }  // namespace
 
 struct Nvml::Functions {
+    struct Memory2 {
+        unsigned version = sizeof(Memory2) | 2u << 24;
+        unsigned long long total = 0, reserved = 0, free = 0, used = 0;
+    };
+    struct ProcessInfo {
+        unsigned pid;
+        unsigned long long used;
+        unsigned gpu_instance, compute_instance;
+    };
+
     int (*init)() = nullptr;
     int (*device_by_uuid)(const char*, void**) = nullptr;
     int (*memory)(void*, Memory2*) = nullptr;
@@ -56,13 +57,13 @@ Result<Nvml> Nvml::open(const std::string& uuid) {
 }
 
 std::optional<Bytes> Nvml::used() const {
-    Memory2 memory;
+    Functions::Memory2 memory;
     if (functions_->memory(device_, &memory) != 0) return std::nullopt;
     return Bytes{static_cast<std::int64_t>(memory.used)};
 }
 
 std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
-    std::vector<ProcessInfo> found(64);
+    std::vector<Functions::ProcessInfo> found(64);
     for (;;) {
         auto count = static_cast<unsigned>(found.size());
         const int status = functions_->processes(device_, &count, found.data());
@@ -75,7 +76,7 @@ std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
         break;
     }
     std::map<int, Bytes> used;
-    for (const ProcessInfo& process : found) {
+    for (const Functions::ProcessInfo& process : found) {
         if (process.used != kNotAvailable)
             used[static_cast<int>(process.pid)] += Bytes{static_cast<std::int64_t>(process.used)};
     }
