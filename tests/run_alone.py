@@ -1,6 +1,6 @@
-"""Runs every script of tests/loops without Salus, each in a child of this process, which has imported torch once.
+"""Runs scripts without Salus, each in a child of this process, which has imported torch once.
 
-Usage: run_alone.py DIRECTORY    writes DIRECTORY/NAME.alone.out and .alone.status: what the shell would see
+Usage: run_alone.py DIRECTORY SCRIPT...    writes DIRECTORY/NAME.alone.out and .alone.status: what the shell would see
 """
 import os
 import runpy
@@ -8,8 +8,6 @@ import sys
 import traceback
 
 import torch
-
-LOOPS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loops")
 
 
 def run(script, directory):
@@ -35,17 +33,10 @@ def run(script, directory):
     os._exit(status)
 
 
-for entry in sorted(os.listdir(LOOPS)):
-    if not entry.endswith(".py"):
-        continue
-    script = os.path.join(LOOPS, entry)
-    with open(script) as text:
-        needs_torch_2 = any(line.startswith("# torch: 2") for line in text)
-    if needs_torch_2 and torch.__version__.startswith("1."):
-        continue
+for script in sys.argv[2:]:
     child = os.fork()
     if child == 0:
         run(script, sys.argv[1])
     _, status = os.waitpid(child, 0)
-    with open(os.path.join(sys.argv[1], entry + ".alone.status"), "w") as file:
+    with open(os.path.join(sys.argv[1], os.path.basename(script) + ".alone.status"), "w") as file:
         file.write(str(os.waitstatus_to_exitcode(status)))

@@ -500,10 +500,10 @@ TEST(ThreadsOnTheHost, AThreadForksWhileOthersAreInside) {
 
 // A library's thread, of which nobody is told, writes to memory that is being paged out.
 TEST(ThreadsOnTheHost, WritesOfANativeThreadAreNotLostWhenItsJobIsPagedOut) {
-    Machine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0", "--device", "host", "--capacity", "48MiB"});
+    Machine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0", "--device", "host", "--capacity", "12MiB"});
     const auto part = client_part(machine, [](const Line& line) {
         salus_client* client = attached();
-        constexpr std::size_t kSize = 24 << 20, kPage = 4096;
+        constexpr std::size_t kSize = 6 << 20, kPage = 4096;
         auto* counts = static_cast<unsigned char*>(salus_alloc(client, kSize, SALUS_PERSISTENT));
         std::memset(counts, 0, kSize);
         std::vector<std::uint64_t> expected(kSize / kPage);
@@ -518,10 +518,10 @@ TEST(ThreadsOnTheHost, WritesOfANativeThreadAreNotLostWhenItsJobIsPagedOut) {
             }
         });
         line.say();
-        const auto until = seconds_now() + 30;
+        const auto until = seconds_now() + 60;
         while (counters_of(client).page_outs == 0 && seconds_now() < until) {
             salus_begin(client);
-            salus_free(client, salus_alloc(client, 4 << 20, SALUS_AUTO));
+            salus_free(client, salus_alloc(client, 1 << 20, SALUS_AUTO));
             salus_end(client);
         }
         const std::uint64_t page_outs = counters_of(client).page_outs;
@@ -535,7 +535,7 @@ TEST(ThreadsOnTheHost, WritesOfANativeThreadAreNotLostWhenItsJobIsPagedOut) {
         EXPECT_GE(page_outs, 1u);
     });
     part->line().hear();
-    machine.job("other", {"--persistent", "24MiB", "--ephemeral", "8MiB", "--block", "4MiB", "--work", "50", "--touch",
+    machine.job("other", {"--persistent", "6MiB", "--ephemeral", "2MiB", "--block", "1MiB", "--work", "50", "--touch",
                           "pages", "--iterations", "1000000"});
     EXPECT_EQ(part->status(), 0);
 }

@@ -8,6 +8,7 @@ namespace {
 
 class TorchFaults : public TorchTest {
 protected:
+    TorchFaults() : TorchTest(/*usual=*/1) {}
     void SetUp() override {
         TorchTest::SetUp();
         if (IsSkipped()) return;

@@ -31,10 +31,16 @@ inline std::string name_of(const ::testing::TestParamInfo<std::size_t>& info) {
     return info.param == 0 ? "first_torch" : "second_torch";
 }
 
+/// `make check`: each test with both versions, and under every policy. Otherwise each runs once.
+inline bool everything() { return std::getenv("SALUS_TEST_ALL") != nullptr; }
+
 class TorchTest : public ::testing::TestWithParam<std::size_t> {
 protected:
+    /// `usual`: the version of `make test`, if both are here.
+    explicit TorchTest(std::size_t usual) : usual_(usual) {}
     void SetUp() override {
         const std::vector<Python> all = pythons();
+        if (!everything() && all.size() > 1 && GetParam() != usual_) GTEST_SKIP() << "with this version in `make check` only";
         if (GetParam() >= all.size()) {
             GTEST_SKIP() << "SKIPPED: "
                          << (kSanitized ? "not with sanitizers" : "no such PyTorch here (scripts/setup-torch)");
@@ -46,6 +52,7 @@ protected:
     bool is_torch_1() const { return version().starts_with("1."); }
 
 private:
+    const std::size_t usual_;
     Python python_;
 };
 

@@ -17,6 +17,7 @@ print('trained')
 
 class TorchInjection : public TorchTest {
 protected:
+    TorchInjection() : TorchTest(/*usual=*/0) {}
     void SetUp() override {
         TorchTest::SetUp();
         if (IsSkipped()) return;

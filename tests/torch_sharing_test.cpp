@@ -33,10 +33,10 @@ const Group kSecond = {
      {"08_inference.py", {"--iterations", "40", "--rate", "100", "--batch", "4"}}},
     "48MiB"};
 
-bool everything() { return std::getenv("SALUS_TEST_ALL") != nullptr; }
-
 class TorchSharing : public TorchTest {
 protected:
+    explicit TorchSharing(std::size_t usual) : TorchTest(usual) {}
+
     void run_alone(const Group& group) {
         for (const Example& example : group.examples) {
             Process alone(command_of(example, alone_.path(example.script + ".pt")), torch_environment(),
@@ -127,7 +127,18 @@ private:
 
     Machine alone_{{}, /*start=*/false};
 };
-INSTANTIATE_TEST_SUITE_P(Torch, TorchSharing, ::testing::Values(0, 1), name_of);
+
+class TorchSharingFirstFour : public TorchSharing {
+protected:
+    TorchSharingFirstFour() : TorchSharing(/*usual=*/0) {}
+};
+INSTANTIATE_TEST_SUITE_P(Torch, TorchSharingFirstFour, ::testing::Values(0, 1), name_of);
+
+class TorchSharingSecondFour : public TorchSharing {
+protected:
+    TorchSharingSecondFour() : TorchSharing(/*usual=*/1) {}
+};
+INSTANTIATE_TEST_SUITE_P(Torch, TorchSharingSecondFour, ::testing::Values(0, 1), name_of);
 
 /// One for each version, so that together they cover the ways of choosing; all of them in `make check`.
 Words policies(const char* with_torch_1, const char* with_torch_2, bool is_torch_1) {
@@ -137,12 +148,12 @@ Words policies(const char* with_torch_1, const char* with_torch_2, bool is_torch
     return all;
 }
 
-TEST_P(TorchSharing, WeightsAreThoseOfRunningAloneFirstFour) {
+TEST_P(TorchSharingFirstFour, WeightsAreThoseOfRunningAlone) {
     run_alone(kFirst);
     for (const std::string& policy : policies("rr", "fair", is_torch_1())) run_together(kFirst, policy);
 }
 
-TEST_P(TorchSharing, WeightsAreThoseOfRunningAloneSecondFour) {
+TEST_P(TorchSharingSecondFour, WeightsAreThoseOfRunningAlone) {
     run_alone(kSecond);
     for (const std::string& policy : policies("srtf", "las", is_torch_1())) run_together(kSecond, policy);
 }
@@ -173,6 +184,8 @@ struct Footprint {
 
 class TorchMemory : public TorchTest {
 protected:
+    TorchMemory() : TorchTest(/*usual=*/0) {}
+
     /// Here the weights do not matter, and it takes half the time.
     static std::map<std::string, std::string> both_processors() { return {{"OMP_NUM_THREADS", "2"}}; }
 
