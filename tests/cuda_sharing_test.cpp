@@ -48,13 +48,20 @@ TEST(CudaSharing, SurvivorsAreEvacuatedAndResultsAreThoseOfRunningAlone) {
     const Words job = {"--persistent", "16MiB", "--ephemeral",  "48MiB", "--block", "8MiB",
                        "--work",       "100",   "--iterations", "25",    "--touch", "pages"};
     GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
-    std::vector<Process*> running;
+    // The first keeps a block in every iteration: the next survivor lies in the piece that was evacuated for the last.
+    const auto survives = [](int i) { return Words{"--survive", std::to_string(1 + 3 * i), "--seed", std::to_string(i + 1)}; };
     for (int i = 0; i < 3; ++i) {
-        // The first keeps a block in every iteration: the next survivor lies in the piece that was evacuated for the last.
-        const Words own = {"--survive", std::to_string(1 + 3 * i), "--seed", std::to_string(i + 1)};
-        EXPECT_EQ(machine.job("alone" + std::to_string(i), job + own + Words{"--alone"}).wait(), 0);
-        running.push_back(&machine.job("shared" + std::to_string(i), job + own));
+        EXPECT_EQ(machine.job("alone" + std::to_string(i), job + survives(i) + Words{"--alone"}).wait(), 0);
     }
+    // One that hangs holds all of them up until they are there: from then on they take turns.
+    Process& first = machine.job("first", job + Words{"--hang-at", "3"});
+    ASSERT_TRUE(eventually([&] { return machine.iterations("first") == 3; })) << machine.status();
+    std::vector<Process*> running;
+    for (int i = 0; i < 3; ++i) running.push_back(&machine.job("shared" + std::to_string(i), job + survives(i)));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(eventually([&] { return !machine.row("shared" + std::to_string(i)).empty(); })) << machine.status();
+    }
+    first.signal(SIGKILL);
     for (int i = 0; i < 3; ++i) {
         const std::string number = std::to_string(i);
         Process& process = *running[static_cast<std::size_t>(i)];
