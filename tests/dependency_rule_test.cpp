@@ -20,15 +20,16 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"core", {"base"}},
     {"policies", {"base", "core"}},
     {"sim", {"base", "core", "policies"}},
-    {"wire", {"base"}},
-    {"device", {"base", "wire"}},
-    {"history", {"base"}},
-    {"client", {"base", "wire", "device", "salus"}},
-    {"interpose", {"base", "client"}},
-    {"library", {"base", "wire", "client", "interpose", "salus"}},
-    {"service", {"base", "core", "policies", "wire", "device", "history"}},
-    {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire", "device", "history"}},
+    {"os", {"base"}},
+    {"wire", {"base", "os"}},
+    {"device", {"base", "os", "wire"}},
+    {"history", {"base", "os"}},
+    {"client", {"base", "os", "wire", "device", "salus"}},
+    {"interpose", {"base", "os", "client"}},
+    {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
+    {"service", {"base", "os", "core", "policies", "wire", "device", "history"}},
+    {"job", {"base", "os", "salus"}},  // salus: the public header
+    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 

@@ -20,6 +20,8 @@
 #include "cli/service_link.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/nvml.h"
+#include "os/descriptor.h"
+#include "os/places.h"
 
 namespace salus::cli {
 namespace {
@@ -41,12 +43,12 @@ Finding kernel() {
 }
 
 Finding memory_files() {
-    const wire::Descriptor file(::memfd_create("salus-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const os::Descriptor file(::memfd_create("salus-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     return {"memory files", static_cast<bool>(file), file ? "memfd with seals" : "memfd_create fails"};
 }
 
 Finding process_descriptors() {
-    const wire::Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    const os::Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
     return {"process descriptors", static_cast<bool>(self), self ? "pidfd" : "pidfd_open fails"};
 }
 
@@ -148,7 +150,7 @@ Finding adaptor() {
 }
 
 Finding service() {
-    const std::string socket = wire::default_socket();
+    const std::string socket = os::default_socket();
     const Result<std::string> answer = ask_service(socket, "status");
     if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
     const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);

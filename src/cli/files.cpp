@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "wire/trust.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -47,7 +47,7 @@ void write_or_complain(const std::string& path, std::string_view content) {
 }
 
 std::string trusted(std::string path) {
-    if (const auto why = wire::why_distrusted(path)) throw Failure{*why};
+    if (const auto why = os::why_distrusted(path)) throw Failure{*why};
     return path;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/store.h"
+#include "os/places.h"
 
 namespace salus::cli {
 namespace {
@@ -31,8 +32,8 @@ struct HistoryArguments {
 
 /// Of the service that runs, else of the one that would.
 std::string history_file() {
-    std::string state = wire::default_state_directory();
-    if (const Result<std::string> answer = ask_service(wire::default_socket(), "status")) {
+    std::string state = os::default_state_directory();
+    if (const Result<std::string> answer = ask_service(os::default_socket(), "status")) {
         const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
         if (const std::string told = text_in(part_of(status, "service"), "state"); !told.empty()) state = told;
     }

@@ -25,6 +25,8 @@
 #include "cli/files.h"
 #include "cli/job_environment.h"
 #include "cli/service_link.h"
+#include "os/clock.h"
+#include "os/socket.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 
@@ -32,17 +34,6 @@ extern char** environ;
 
 namespace salus::cli {
 namespace {
-
-Instant now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
-}
-
-void wait_for(Duration time) {
-    const timespec span{time.ns / 1'000'000'000, time.ns % 1'000'000'000};
-    if (time.ns > 0) ::nanosleep(&span, nullptr);
-}
 
 /// Which of them came; 0: none.
 volatile std::sig_atomic_t stop_signal = 0;
@@ -205,8 +196,8 @@ public:
         }
         service_ = launch(command, {}, place.path() + "/salusd.log");
         for (int i = 0; i < 2000 && service_ > 0 && stop_signal == 0; ++i) {  // a GPU takes its time
-            if (wire::connect_to(socket_)) return learn_place();
-            wait_for(milliseconds(10));
+            if (os::connect_to(socket_)) return learn_place();
+            os::sleep_for(milliseconds(10));
             if (::waitpid(service_, nullptr, WNOHANG) == service_) service_ = -1;
         }
         return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
@@ -268,7 +259,7 @@ public:
             }
             const std::size_t index = job->second;
             job = running_.erase(job);
-            ended_[index] = now();
+            ended_[index] = os::now();
             if (status != 0)
                 return fmt::format("job {} failed: {}", index + 1,
                                    first_line(fmt::format("{}/job-{}", place.path(), index)));
@@ -363,21 +354,21 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
     for (const sim::Job& job : jobs) whole += static_cast<double>(job.iterations);
 
     std::vector<Instant> arrivals(jobs.size());
-    const Instant start = now();
+    const Instant start = os::now();
     std::size_t next = 0;
     Instant shown{};
     while (next < order.size() || ensemble.any_running()) {
         if (stop_signal != 0) return Error{"a signal has ended it"};
-        while (next < order.size() && now() - start >= jobs[order[next]].arrival) {
+        while (next < order.size() && os::now() - start >= jobs[order[next]].arrival) {
             const std::size_t index = order[next++];
-            arrivals[index] = now();
+            arrivals[index] = os::now();
             if (!ensemble.start_job(place, jobs[index], index, calibrations[index].work))
                 return Error{"a job cannot be started"};
         }
         const std::string failure = ensemble.reap(place);
         if (!failure.empty()) return Error{failure};
-        if (now() - shown >= milliseconds(250)) {
-            shown = now();
+        if (os::now() - shown >= milliseconds(250)) {
+            shown = os::now();
             double done = static_cast<double>(ensemble.iterations_of_running());
             const std::vector<std::size_t> present = ensemble.indices();
             for (std::size_t i = 0; i < next; ++i) {
@@ -386,7 +377,7 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
             }
             progress(done / whole);
         }
-        wait_for(milliseconds(2));
+        os::sleep_for(milliseconds(2));
     }
     ensemble.stop_service();
 

@@ -29,6 +29,9 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/command.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/places.h"
 #include "wire/assignments.h"
 #include "wire/pass_on.h"
 
@@ -46,7 +49,7 @@ struct RunArguments {
 };
 
 /// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
-constexpr unsigned kTryAgainUs = 250'000;
+constexpr Duration kTryAgain = milliseconds(250);
 constexpr int kTellAfterTries = 8;
 /// How long the service may take to write down that the job has ended.
 constexpr int kEndPatienceMs = 1000;
@@ -55,12 +58,6 @@ constexpr int kTries = 5;
 constexpr int kTryAgainMs = 500;
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
-
-std::uint64_t monotonic_ns() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
-}
 
 /// What the shell says, too: 127 not found, 126 not executable.
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -93,10 +90,10 @@ private:
     /// Before the command starts. Without a service it starts all the same, and its user is told; not at once, as a service
     /// that is being restarted hangs up on those who come meanwhile.
     void announce() {
-        const std::uint64_t until_ns = monotonic_ns() + kTries * std::uint64_t{kTryAgainMs} * 1'000'000;
+        const std::uint64_t until_ns = os::now_ns() + kTries * std::uint64_t{kTryAgainMs} * 1'000'000;
         std::string why = try_to_announce();
-        while (!why.empty() && monotonic_ns() < until_ns) {
-            ::usleep(kTryAgainUs);
+        while (!why.empty() && os::now_ns() < until_ns) {
+            os::sleep_for(kTryAgain);
             why = try_to_announce();
         }
         if (!why.empty()) complain(why + "; the job starts without sharing");
@@ -105,7 +102,7 @@ private:
     /// Tells the service of the job, starting one if none runs. Why that failed, in a line; empty: it did not.
     std::string try_to_announce() {
         connection_.reset();
-        Result<wire::Descriptor> connection = connect_or_start(socket_);
+        Result<os::Descriptor> connection = connect_or_start(socket_);
         if (!connection) return connection.error();
         wire::Run message;
         message.job = job_;
@@ -147,7 +144,7 @@ private:
             if (tries == kTellAfterTries) {
                 say(arguments_.name + " waits for memory on the GPU");
             }
-            ::usleep(kTryAgainUs);
+            os::sleep_for(kTryAgain);
         }
     }
 
@@ -198,7 +195,7 @@ private:
         }
         job.place = place_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
-        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", wire::default_state_directory().c_str(), 1);
+        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
 
     void start() {
@@ -209,7 +206,7 @@ private:
         }
         sigset_t before;
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
-        started_ns_ = monotonic_ns();
+        started_ns_ = os::now_ns();
         child_ = ::fork();
         if (child_ < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
@@ -219,7 +216,7 @@ private:
     }
 
     int supervise() {
-        const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
+        const os::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
             pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
             ::poll(ready, connection_ ? 2 : 1, tries_ == 0 ? -1 : kTryAgainMs);
@@ -245,7 +242,7 @@ private:
     void tell_end(int status) {
         if (!connection_) return;
         const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (!wire::send(connection_.get(), wire::Ended{number, monotonic_ns() - started_ns_})) return;
+        if (!wire::send(connection_.get(), wire::Ended{number, os::now_ns() - started_ns_})) return;
         pollfd closed{connection_.get(), POLLIN, 0};
         ::poll(&closed, 1, kEndPatienceMs);
     }
@@ -280,7 +277,7 @@ private:
     RunArguments arguments_;
     std::string socket_;
     std::string log_;
-    wire::Descriptor connection_;
+    os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
     pid_t child_ = -1;
@@ -345,7 +342,7 @@ void add_run_command(CLI::App& program, Action& action) {
     run->callback([a, &action] {
         action = [a] {
             check(*a);
-            return Runner(*a, wire::default_socket()).run();
+            return Runner(*a, os::default_socket()).run();
         };
     });
 }

@@ -13,7 +13,10 @@
 #include <fstream>
 
 #include "base/text.h"
-#include "wire/trust.h"
+#include "os/clock.h"
+#include "os/places.h"
+#include "os/socket.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -21,16 +24,11 @@ namespace {
 /// salusd's exit status if what it was given makes no sense.
 constexpr int kOptionsRefused = 2;
 
-void sleep_ms(long ms) {
-    const timespec time{ms / 1000, ms % 1000 * 1'000'000};
-    ::nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
 Result<std::string> ask_service(const std::string& socket, const std::string& command) {
     if (command.size() >= 384) return Error{"the command is too long"};
-    Result<wire::Descriptor> connection = wire::connect_to(socket);
+    Result<os::Descriptor> connection = os::connect_to(socket);
     if (!connection) return Error{connection.error()};
     // If it cannot be sent, the reason may be there to be read.
     wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)});
@@ -55,10 +53,10 @@ std::string own_directory() {
 }
 
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
-    const std::string state = wire::default_state_directory();
-    if (const Result<bool> made = wire::make_private_directory(state); !made) return StartFailure{made.error()};
+    const std::string state = os::default_state_directory();
+    if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";
-    const wire::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const os::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!output) return StartFailure{log + ": " + std::strerror(errno)};
 
     std::vector<std::string> words = {own_directory() + "/salusd", "--socket", socket, "--state", state};
@@ -78,26 +76,26 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
         ::_exit(127);
     }
     for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
-        if (wire::connect_to(socket)) return std::nullopt;
+        if (os::connect_to(socket)) return std::nullopt;
         int status = 0;
         if (::waitpid(child, &status, WNOHANG) == child) {
             // Two may have been started at once: the other one has the lock.
-            if (wire::connect_to(socket)) return std::nullopt;
+            if (os::connect_to(socket)) return std::nullopt;
             if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return StartFailure{"cannot start " + words[0]};
             std::ifstream said(log);
             const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kOptionsRefused;
             return StartFailure{"the service did not start: " + last_line_of(said), refused};
         }
-        sleep_ms(10);
+        os::sleep_for(milliseconds(10));
     }
     return StartFailure{"the service does not come up; see " + log};
 }
 
-Result<wire::Descriptor> connect_or_start(const std::string& socket) {
-    Result<wire::Descriptor> connection = wire::connect_to(socket);
+Result<os::Descriptor> connect_or_start(const std::string& socket) {
+    Result<os::Descriptor> connection = os::connect_to(socket);
     if (connection) return connection;
     if (const auto failure = start_service(socket, {})) return Error{failure->why};
-    return wire::connect_to(socket);
+    return os::connect_to(socket);
 }
 
 }  // namespace salus::cli

@@ -31,7 +31,7 @@
 #include "cli/commands.h"
 #include "cli/status_view.h"
 #include "cli/top_view.h"
-#include "wire/socket.h"
+#include "os/descriptor.h"
 
 #define NCURSES_NOMACROS  // `clear`, `move`, `erase` and the like as functions, not macros
 #include <ncurses.h>
@@ -91,7 +91,7 @@ class Asker {
 public:
     explicit Asker(Ask ask) : shared_(std::make_shared<Shared>()) {
         shared_->ask = std::move(ask);
-        shared_->ready = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        shared_->ready = os::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!shared_->ready) throw Failure{fmt::format("eventfd: {}", std::strerror(errno))};
         sigset_t all, before;
         ::sigfillset(&all);
@@ -133,7 +133,7 @@ public:
 private:
     struct Shared {
         Ask ask;
-        wire::Descriptor ready;
+        os::Descriptor ready;
         std::mutex mutex;
         std::condition_variable changed;
         bool asked = false;

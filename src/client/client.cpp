@@ -19,6 +19,8 @@
 #include "base/text.h"
 #include "device/cuda/cuda_client_memory.h"
 #include "device/host/host_client_memory.h"
+#include "os/clock.h"
+#include "os/socket.h"
 
 namespace salus::client {
 namespace {
@@ -46,16 +48,16 @@ Error system_error(const char* what) { return Error{std::string(what) + ": " + s
 
 /// A stream socket and its other end. Not an eventfd or a pipe: what is sent to a socket cannot land in a file of the job's,
 /// should the number have come to mean one between the look at it and its use.
-bool make_signal(wire::GuardedDescriptor& end, wire::GuardedDescriptor& other) {
+bool make_signal(os::GuardedDescriptor& end, os::GuardedDescriptor& other) {
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return false;
-    end = wire::GuardedDescriptor(wire::Descriptor(pair[0]));
-    other = wire::GuardedDescriptor(wire::Descriptor(pair[1]));
+    end = os::GuardedDescriptor(os::Descriptor(pair[0]));
+    other = os::GuardedDescriptor(os::Descriptor(pair[1]));
     return true;
 }
 
 /// If it is full, whoever reads it has enough to see. False: it is not ours any more.
-bool signal_through(const wire::GuardedDescriptor& end) {
+bool signal_through(const os::GuardedDescriptor& end) {
     const int socket = end.get();
     const char signal = 1;
     return socket >= 0 &&
@@ -92,7 +94,7 @@ bool Client::warn(const std::string& line) {
 // ----------------------------------------------------------------------------------------------------------- attaching
 
 Result<bool> Client::make_page() {
-    page_file_ = wire::GuardedDescriptor(wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    page_file_ = os::GuardedDescriptor(os::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
         return system_error("no descriptors for a control page");
     const int file = page_file_.get();
@@ -109,7 +111,7 @@ Result<bool> Client::make_page() {
 
 /// Connects, says who it is and waits for the welcome.
 Result<bool> Client::connect(bool again) {
-    Result<wire::Descriptor> socket = wire::connect_to(identity_.socket);
+    Result<os::Descriptor> socket = os::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
     if (stays_here_) attach.flags |= wire::Attach::kUnpageable;
@@ -159,7 +161,7 @@ Result<bool> Client::connect(bool again) {
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
     {
         const std::lock_guard lock(socket_mutex_);
-        socket_ = wire::GuardedDescriptor(std::move(socket).value());
+        socket_ = os::GuardedDescriptor(std::move(socket).value());
     }
     ++attachments_;
     return true;
@@ -343,7 +345,7 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
 
 Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     set_parked(true);
-    if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
+    if (tls.waits_since_ns == 0) tls.waits_since_ns = os::now_ns();
     ThreadsInside::Watch watch(threads_inside_, device_thread_);
     const auto give_up = [this] { return alone_ || refused_; };
     const auto insists = [&] { return join || may_insist(watch); };
@@ -357,7 +359,7 @@ bool Client::may_insist(ThreadsInside::Watch& watch) {
     constexpr std::uint64_t kInsistForNs = 500'000'000;
     if (!watch.rest()) return false;
     const std::lock_guard lock(insist_mutex_);
-    const std::uint64_t now = now_ns();
+    const std::uint64_t now = os::now_ns();
     if (std::exchange(insists_boundary_, boundaries_.load()) != boundaries_) insists_since_ns_ = now;
     return now - insists_since_ns_ < kInsistForNs;
 }

@@ -7,6 +7,8 @@
 
 #include "base/text.h"
 #include "client/client.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
 
 namespace salus::client {
 namespace {
@@ -18,9 +20,9 @@ std::uint64_t orphan_wait_ns() {
     return static_cast<std::uint64_t>((seconds && *seconds >= 0 ? *seconds : 60.0) * 1e9);
 }
 
-std::vector<wire::Descriptor> pieces_of(wire::Received& received) {
-    std::vector<wire::Descriptor> pieces;
-    for (wire::Descriptor& descriptor : received.descriptors) {
+std::vector<os::Descriptor> pieces_of(wire::Received& received) {
+    std::vector<os::Descriptor> pieces;
+    for (os::Descriptor& descriptor : received.descriptors) {
         if (descriptor) pieces.push_back(std::move(descriptor));
     }
     return pieces;
@@ -62,7 +64,7 @@ bool Client::handle(wire::Received received) {
     return !sent_away_;
 }
 
-void Client::on(const wire::LanePieces& message, std::vector<wire::Descriptor> pieces) {
+void Client::on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces) {
     if (message.first == 0) lane_ = message.lane;
     has_lane_ = (message.first == 0 || (has_lane_ && lane_ == message.lane)) &&
                 memory_->add_lane_memory(message.first, std::move(pieces));
@@ -177,7 +179,7 @@ bool Client::end_attachment() {
 
 /// Waits for a service to attach to again. False: none came in time, and the client is on its own from now on.
 bool Client::reattach() {
-    const std::uint64_t deadline = now_ns() + orphan_wait_ns();
+    const std::uint64_t deadline = os::now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
@@ -186,7 +188,7 @@ bool Client::reattach() {
         }
         memory_->set_alone(true);
         lost_ = true;
-        if (!failed_ && now_ns() < deadline) continue;
+        if (!failed_ && os::now_ns() < deadline) continue;
         if (!failed_) warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
         go_alone();
         return false;

@@ -9,13 +9,9 @@
 #include <cerrno>
 #include <climits>
 
-namespace salus::client {
+#include "os/clock.h"
 
-std::uint64_t now_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
-}
+namespace salus::client {
 
 namespace {
 
@@ -70,7 +66,7 @@ std::optional<Turns::Entry> Turns::try_begin() {
         if (!step.entered) return std::nullopt;
         const std::uint64_t next = control::pack(step.next);
         if (page_.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire))
-            return entered(before, now_ns());
+            return entered(before, os::now_ns());
     }
 }
 
@@ -87,7 +83,7 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
             before = word;
             return control::begin(word, insist);
         });
-        const std::uint64_t now = now_ns();
+        const std::uint64_t now = os::now_ns();
         if (step.entered) {
             note_wait(now);
             return entered(before, now);
@@ -120,7 +116,7 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
     if (!left.last && left.was_inside && count.own) page_.iterations.fetch_add(count.iterations, std::memory_order_release);
     if (!left.last) return left.was_inside;
 
-    const std::uint64_t now = now_ns();
+    const std::uint64_t now = os::now_ns();
     const bool clean = tidy();
     page_.busy_ns.fetch_add(now - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     page_.ended_ns.store(now, std::memory_order_relaxed);

@@ -16,9 +16,9 @@
 
 #include "base/random.h"
 #include "job/client.h"
-#include "job/clock.h"
 #include "job/memory_check.h"
 #include "job/work.h"
+#include "os/clock.h"
 
 namespace salus::job {
 namespace {
@@ -94,7 +94,7 @@ Job::Job(const Options& options, Instant process_start, int log)
 
 Run Job::run() {
     grow_state(options_.start_at);
-    arrival_ = now();
+    arrival_ = os::now();
     {
         std::vector<std::jthread> others;
         for (unsigned i = 1; i < options_.threads; ++i) others.emplace_back([this, i] { run_thread(i); });
@@ -102,7 +102,7 @@ Run Job::run() {
     }
     return_survivor();
     verify(state_.verify(), options_.speaker() + "at the end");
-    run_.end = now();
+    run_.end = os::now();
     run_.digest = state_.digest();
     run_.counters = client_.counters();
     for (Memory block : state_blocks_) client_.release(block);
@@ -143,7 +143,7 @@ void Job::iterate(std::uint64_t k, Thread& thread) {
     if (thread.leads()) log(k);
     client_.end();
     if (thread.leads()) {
-        left_ = now();
+        left_ = os::now();
         crash(k, Crash::kAfter);
         hang(k, Hang::kIdle);
     }
@@ -153,14 +153,14 @@ void Job::iterate(std::uint64_t k, Thread& thread) {
 void Job::wait_until_due(std::uint64_t k) {
     if (options_.inference()) {
         arrival_ = arrival_ + seconds_of(arrivals_.exponential(1 / options_.rate));
-        sleep_until(arrival_);
+        os::sleep_until(arrival_);
     } else if (options_.think > Duration{} && k > options_.start_at) {
-        sleep_until(now() + options_.think);
+        os::sleep_until(os::now() + options_.think);
     }
 }
 
 void Job::enter(std::uint64_t k) {
-    entered_ = now();
+    entered_ = os::now();
     if (k == options_.start_at) {
         run_.first_iteration = entered_;
         verify(state_.verify(), in_iteration(k));
@@ -173,7 +173,7 @@ void Job::record() {
     ++run_.iterations;
     run_.inside += left_ - entered_;
     run_.iteration_ms.push_back((left_ - entered_).seconds() * 1e3);
-    if (options_.inference()) run_.latency_ms.push_back((now() - arrival_).seconds() * 1e3);
+    if (options_.inference()) run_.latency_ms.push_back((os::now() - arrival_).seconds() * 1e3);
 }
 
 void Job::grow_state(std::uint64_t k) {
@@ -273,7 +273,7 @@ int open_log(const std::string& path) {
 
 Run run_job(const Options& options, Instant process_start) {
     const int log = open_log(options.log);
-    if (options.startup > Duration{}) sleep_until(process_start + options.startup);
+    if (options.startup > Duration{}) os::sleep_until(process_start + options.startup);
     Run run = Job(options, process_start, log).run();
     if (log >= 0) ::close(log);
     return run;

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "job/clock.h"
 #include "job/job.h"
 #include "job/options.h"
 #include "job/report.h"
 #include "job/work.h"
+#include "os/clock.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ void run(const Options& options, salus::Instant start) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const salus::Instant start = now();
+    const salus::Instant start = salus::os::now();
     const salus::Result<Options> options = read_options(argc, argv);
     if (!options) fail(kUsage, options.error());
     switch (options.value().mode) {

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
 #include "service/log.h"
 #include "service/shell.h"
 
@@ -62,7 +64,7 @@ void Shell::perform(const action::Grant& a) {
         return disconnected(*session);
     }
     to_wake_.push_back(a.client);
-    const Instant at = now();
+    const Instant at = os::now();
     if (session->waiting_since != kNever) session->waited += at - session->waiting_since;
     session->waiting_since = kNever;
     session->told_at = at;
@@ -122,7 +124,7 @@ bool Shell::map_lane(Session& session, const wire::MapLane& message) {
         return true;
     }
     if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
-    map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
+    map_again_at_ = std::min(map_again_at_, os::now() + kMapAgainAfter);
     return false;
 }
 
@@ -153,10 +155,10 @@ Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     const std::size_t wanted = memory_->pieces_for(size);
     for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
-        const Result<std::vector<wire::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
+        const Result<std::vector<os::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
         if (!pieces) return Error{pieces.error()};
         std::vector<int> descriptors;
-        for (const wire::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
+        for (const os::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
         send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)},
              descriptors);
         session->pieces = end;

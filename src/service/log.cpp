@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/characters.h"
+#include "os/clock.h"
 #include "service/log_limit.h"
 #include "service/shell.h"
 
@@ -39,7 +40,7 @@ void write_log_line(LogLevel level, std::string_view text) {
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
-bool admits_line_of_peer() { return peers_limit.admits(now()); }
+bool admits_line_of_peer() { return peers_limit.admits(os::now()); }
 Instant held_back_due() { return peers_limit.due(); }
 
 void tell_held_back() {

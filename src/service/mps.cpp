@@ -23,8 +23,8 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "os/process.h"
 #include "service/log.h"
-#include "service/process.h"
 
 namespace salus::service {
 namespace {
@@ -69,11 +69,11 @@ bool take_lock(int directory) {
 }
 
 /// Made if need be, closed to others, and locked.
-Result<wire::Descriptor> take_directory(const std::string& path) {
+Result<os::Descriptor> take_directory(const std::string& path) {
     std::error_code error;
     fs::create_directories(fs::path(path).parent_path(), error);
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
-    wire::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    os::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
     if (!directory || ::fstat(directory.get(), &status) != 0) return Error{path + ": " + std::strerror(errno)};
     if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
@@ -113,7 +113,7 @@ std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRE
 
 struct Predecessor {
     pid_t pid = -1;
-    wire::Descriptor pidfd;  ///< empty if there is none
+    os::Descriptor pidfd;  ///< empty if there is none
     bool quits = false;
 };
 
@@ -123,7 +123,7 @@ Predecessor find_predecessor(const std::string& logs, const std::string& pipes) 
     std::string state;
     std::ifstream(fs::path(logs) / kPidFile) >> found.pid >> state;
     if (found.pid <= 0) return {};
-    found.pidfd = open_pidfd(found.pid);
+    found.pidfd = os::open_pidfd(found.pid);
     found.quits = state == kQuits;
     // The number may be another's by now; what the descriptor stands for cannot change any more.
     if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !has_variable(found.pid, pipes_are(pipes))) return {};
@@ -181,7 +181,7 @@ bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wa
 
 // ---------------------------------------------------------------------------------------------------------------- start
 
-Mps::Mps(std::string logs, wire::Descriptor lock, MpsPatience patience)
+Mps::Mps(std::string logs, os::Descriptor lock, MpsPatience patience)
     : logs_(std::move(logs)), pipes_(logs_), lock_(std::move(lock)), patience_(patience) {}
 
 Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
@@ -207,7 +207,7 @@ std::unique_ptr<Mps> Mps::find(const std::string& directory, const std::string& 
 Result<std::unique_ptr<Mps>> Mps::prepare(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
     // Clients have working directories of their own.
     const std::string path = fs::absolute(directory).lexically_normal().string();
-    Result<wire::Descriptor> lock = take_directory(path);
+    Result<os::Descriptor> lock = take_directory(path);
     if (!lock) return Error{lock.error()};
     std::unique_ptr<Mps> mps(new Mps(path, std::move(lock).value(), patience));
     mps->program_ = find_program();
@@ -252,9 +252,9 @@ bool Mps::take_over(const std::string& gpu_uuid) {
 void Mps::end_predecessor() const {
     const Predecessor found = find_predecessor(logs_, pipes_);
     if (!found.pidfd) return;
-    send_signal(found.pidfd.get(), SIGTERM);
+    os::send_signal(found.pidfd.get(), SIGTERM);
     if (gone_within(found.pidfd.get(), patience_.terminate)) return;
-    send_signal(found.pidfd.get(), SIGKILL);
+    os::send_signal(found.pidfd.get(), SIGKILL);
     gone_within(found.pidfd.get(), patience_.terminate);
 }
 
@@ -267,13 +267,13 @@ void Mps::write_pid(std::string_view state) const {
 Result<bool> Mps::launch() {
     end_predecessor();
     clear(pipes_);
-    const wire::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    const os::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const os::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
     if (!nothing || !out) return Error{output() + ": " + std::strerror(errno)};
     pid_ = spawn({program_, "-f"}, environment_, nothing.get(), out.get());
     if (pid_ < 0) return Error{std::string("fork: ") + std::strerror(errno)};
     write_pid(kRuns);
-    pidfd_ = open_pidfd(pid_);  // not reaped yet, so the number is still its own
+    pidfd_ = os::open_pidfd(pid_);  // not reaped yet, so the number is still its own
     if (!pidfd_) return Error{std::string("pidfd_open: ") + std::strerror(errno)};
     return true;
 }
@@ -316,7 +316,7 @@ void Mps::stop() {
         if (!ends_when_asked()) {
             // Its session, which has its server: a child's number is its own until it is reaped, any other's while it runs.
             if (!taken_over_ || !is_gone()) ::kill(-pid_, SIGKILL);
-            send_signal(pidfd_.get(), SIGKILL);
+            os::send_signal(pidfd_.get(), SIGKILL);
         }
         if (taken_over_) gone_within(pidfd_.get(), patience_.terminate);
         else ::waitpid(pid_, nullptr, 0);
@@ -341,7 +341,7 @@ void Mps::leave() {
 bool Mps::ends_when_asked() {
     if (!pidfd_ || is_gone()) return false;
     if (quits()) return true;
-    send_signal(pidfd_.get(), SIGTERM);
+    os::send_signal(pidfd_.get(), SIGTERM);
     if (gone_within(pidfd_.get(), patience_.terminate)) return true;
     log(LogLevel::kWarning, "MPS does not end when asked to and is killed");
     return false;
@@ -352,9 +352,9 @@ bool Mps::quits() {
     int ends[2] = {-1, -1};
     if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;  // it never came up
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;
-    const wire::Descriptor input(ends[0]);
-    wire::Descriptor command(ends[1]);
-    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    const os::Descriptor input(ends[0]);
+    os::Descriptor command(ends[1]);
+    const os::Descriptor out(::open(output().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
     constexpr std::string_view quit = "quit\n";  // a pipe holds that much
     if (!out || ::write(command.get(), quit.data(), quit.size()) != static_cast<ssize_t>(quit.size())) return false;
     command.reset();

@@ -6,8 +6,8 @@
 #include <map>
 #include <sstream>
 
+#include "os/process.h"
 #include "service/log.h"
-#include "service/process.h"
 
 namespace salus::service {
 
@@ -43,7 +43,9 @@ std::vector<RosterEntry> read_roster(const std::string& path) {
     return entries;
 }
 
-bool is_alive(const RosterEntry& entry) { return start_time_of(entry.pid) == entry.start_time && !has_ended(entry.pid); }
+bool is_alive(const RosterEntry& entry) {
+    return os::start_time_of(entry.pid) == entry.start_time && !os::has_ended(entry.pid);
+}
 
 Bytes held_by(const std::vector<RosterEntry>& entries) {
     Bytes sum;

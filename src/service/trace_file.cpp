@@ -18,7 +18,7 @@ TraceFile::TraceFile(std::string directory, Bytes limit, const std::string& head
 }
 
 bool TraceFile::open() {
-    file_ = wire::Descriptor(::open(current_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    file_ = os::Descriptor(::open(current_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     written_ = {};
     if (!file_) log(LogLevel::kWarning, "no trace is kept: {}: {}", current_, std::strerror(errno));
     return static_cast<bool>(file_);

@@ -13,7 +13,8 @@
 #include <utility>
 
 #include "device/host/write_guard.h"
-#include "wire/guarded_descriptor.h"
+#include "os/descriptor.h"
+#include "os/guarded_descriptor.h"
 
 namespace salus::device {
 namespace {
@@ -37,11 +38,11 @@ bool write_all(int file, const std::byte* at, std::uint64_t size, std::int64_t p
 }
 
 /// Nameless, so that nothing is left behind however the process ends.
-wire::Descriptor open_page_file() {
+os::Descriptor open_page_file() {
     const char* named = std::getenv("SALUS_PAGE_DIR");
     for (const char* directory : {named, "/var/tmp", "/tmp"}) {
         if (!directory || !*directory) continue;
-        wire::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+        os::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
         if (file || directory == named) return file;
     }
     return {};
@@ -80,9 +81,9 @@ public:
     std::byte* private_window() const override { return own_; }
     std::uint64_t window_size() const override { return size_; }
 
-    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
         if (first != 0 || pieces.size() != 1) return false;
-        lane_file_ = wire::GuardedDescriptor(std::move(pieces[0]));
+        lane_file_ = os::GuardedDescriptor(std::move(pieces[0]));
         return true;
     }
 
@@ -119,7 +120,7 @@ public:
     void discard_private(Range range) override { ::madvise(own_ + range.offset, range.size, MADV_DONTNEED); }
 
     bool page_out(const std::vector<Range>& private_ranges) override {
-        if (!file_ || file_.lost()) file_ = wire::GuardedDescriptor(open_page_file());
+        if (!file_ || file_.lost()) file_ = os::GuardedDescriptor(open_page_file());
         const int file = file_.get();
         if (file < 0) return false;
         std::vector<WriteGuard::Part> parts;
@@ -276,10 +277,10 @@ private:
     std::byte* own_;
     std::uint64_t size_;
     bool asynchronous_;
-    wire::GuardedDescriptor lane_file_;
+    os::GuardedDescriptor lane_file_;
     std::uint64_t mapped_ = 0;                          ///< of the lane
     std::map<std::uint64_t, std::uint64_t> evacuated_;  ///< offset and size
-    wire::GuardedDescriptor file_;                      ///< holds what is paged out
+    os::GuardedDescriptor file_;                        ///< holds what is paged out
     std::vector<Paged> paged_;
     std::vector<std::pair<Range, void*>> for_child_;  ///< copies of parts of the lane, around fork()
     bool inherited_by_a_child_ = false;               ///< it reads from the file, too: its content must stay

@@ -1,4 +1,4 @@
-#include "service/process.h"
+#include "os/process.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace salus::service {
+namespace salus::os {
 namespace {
 
 /// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before.
@@ -25,7 +25,7 @@ std::optional<std::istringstream> stat_of(int pid) {
 
 }  // namespace
 
-wire::Descriptor open_pidfd(int pid) { return wire::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+Descriptor open_pidfd(int pid) { return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 std::optional<std::uint64_t> start_time_of(int pid) {
     auto fields = stat_of(pid);
@@ -85,4 +85,4 @@ bool send_signal(int pidfd, int signal, int value) {
     return ::syscall(SYS_pidfd_send_signal, pidfd, signal, value != 0 ? &info : nullptr, 0) == 0;
 }
 
-}  // namespace salus::service
+}  // namespace salus::os

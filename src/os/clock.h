@@ -1,0 +1,22 @@
+// Time, as the machine keeps it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace salus::os {
+
+/// CLOCK_MONOTONIC: the same clock in every process of the machine.
+Instant now();
+/// The same, as it stands on control pages.
+std::uint64_t now_ns();
+/// Seconds since 1970.
+double unix_time_s();
+
+/// A signal that is handled ends it early.
+void sleep_for(Duration time);
+/// No signal ends it early.
+void sleep_until(Instant when);
+
+}  // namespace salus::os
