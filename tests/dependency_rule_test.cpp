@@ -39,6 +39,11 @@ const std::regex kImpure(
     R"(fstream|filesystem|iostream|csignal|signal\.h|unistd\.h|fcntl\.h|poll\.h|pthread\.h|sched\.h|dlfcn\.h|sys/.*|linux/.*|)"
     R"(netinet/.*|arpa/.*|cuda.*|nvml.*)$)");
 
+/// What src/os wraps. Only it may reach past itself, and device/, which maps memory and watches it being written.
+const std::regex kWrapped(R"(^(time\.h|ctime|sys/time\.h|fcntl\.h|poll\.h|sys/poll\.h|spawn\.h|dirent\.h|linux/.*|)"
+                          R"(sys/(file|socket|un|wait|syscall|sendfile|uio)\.h)$)");
+const std::set<std::string> kMayReachPastOs = {"os", "device"};
+
 struct Include {
     std::string file;  // that is included
     bool quoted;
@@ -92,12 +97,23 @@ TEST(DependencyRule, PureFoldersReachNoClockThreadFileSocketOrDevice) {
     }
 }
 
+TEST(DependencyRule, TheOperatingSystemIsReachedThroughOs) {
+    for (const fs::path& file : sources()) {
+        if (kMayReachPastOs.contains(folder_of(file)) || is_test(file)) continue;
+        for (const Include& include : includes_of(file)) {
+            EXPECT_FALSE(std::regex_match(include.file, kWrapped)) << file << " includes <" << include.file << ">";
+        }
+    }
+}
+
 TEST(DependencyRule, TheCheckItselfKnowsAnImpureHeader) {
     for (const char* header : {"chrono", "thread", "sys/socket.h", "cuda.h", "cuda_runtime.h", "unistd.h", "ctime"}) {
         EXPECT_TRUE(std::regex_match(header, kImpure)) << header;
     }
     for (const char* header : {"algorithm", "vector", "cmath", "fmt/format.h"})
         EXPECT_FALSE(std::regex_match(header, kImpure)) << header;
+    for (const char* header : {"time.h", "poll.h", "sys/wait.h", "linux/futex.h"})
+        EXPECT_TRUE(std::regex_match(header, kWrapped)) << header;
 }
 
 }  // namespace

@@ -1,7 +1,4 @@
 // The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +20,7 @@
 #include "cli/status_view.h"
 #include "cli/top_command.h"
 #include "os/clock.h"
+#include "os/file.h"
 #include "os/places.h"
 #include "os/socket.h"
 #include "policies/table.h"
@@ -93,10 +91,10 @@ std::string read_trace() {
     }
     std::string text;
     if (std::filesystem::exists(previous)) {
-        Result<std::string> part = read_file(trusted(previous));
+        Result<std::string> part = os::read_file(trusted(previous));
         if (part) text = std::move(part).value();
     }
-    Result<std::string> part = read_file(trusted(current));
+    Result<std::string> part = os::read_file(trusted(current));
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {

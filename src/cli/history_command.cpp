@@ -1,5 +1,4 @@
 // salus history: what is known of commands that have run. Needs no service: the file is read and changed as it lies there.
-#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/store.h"
+#include "os/clock.h"
 #include "os/places.h"
 
 namespace salus::cli {
@@ -60,7 +60,7 @@ int show(bool as_json) {
         if (!listed) throw Failure{listed.error()};
         records = std::move(listed).value();
     }
-    fmt::print("{}", as_json ? history_json(records) : format_history(records, static_cast<double>(::time(nullptr))));
+    fmt::print("{}", as_json ? history_json(records) : format_history(records, os::unix_time_s()));
     return 0;
 }
 

@@ -1,7 +1,5 @@
 #include "cli/job_logs.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include "base/characters.h"
 #include "base/text.h"
+#include "os/file.h"
 #include "os/places.h"
 #include "os/trust.h"
 
@@ -62,7 +61,7 @@ Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const s
     const std::string first = fmt::format("{}/{}-{}{}", directory, job, as_in_file_names(name), kEnding);
     std::string path = first;
     for (int count = 2; count < kSameNameMax; ++count) {
-        os::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        os::Descriptor file = os::open_file(path, os::Open::kNew);
         if (file) return NewLog{path, std::move(file)};
         if (errno != EEXIST) break;
         path = fmt::format("{}.{}", first, count);

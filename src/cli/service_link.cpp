@@ -1,9 +1,5 @@
 #include "cli/service_link.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +10,9 @@
 
 #include "base/text.h"
 #include "os/clock.h"
+#include "os/file.h"
 #include "os/places.h"
+#include "os/program.h"
 #include "os/socket.h"
 #include "os/trust.h"
 
@@ -56,34 +54,24 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
     const std::string state = os::default_state_directory();
     if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";
-    const os::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const os::Descriptor output = os::open_file(log, os::Open::kAppend);
     if (!output) return StartFailure{log + ": " + std::strerror(errno)};
 
-    std::vector<std::string> words = {own_directory() + "/salusd", "--socket", socket, "--state", state};
-    words.insert(words.end(), options.begin(), options.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    const pid_t child = ::fork();
-    if (child < 0) return StartFailure{std::string("fork: ") + std::strerror(errno)};
-    if (child == 0) {
-        ::setsid();  // it outlives the terminal
-        const int nothing = ::open("/dev/null", O_RDONLY);
-        ::dup2(nothing, STDIN_FILENO);
-        ::dup2(output.get(), STDOUT_FILENO);
-        ::dup2(output.get(), STDERR_FILENO);
-        ::execv(arguments[0], arguments.data());
-        ::_exit(127);
-    }
+    const os::Descriptor nothing = os::open_file("/dev/null", os::Open::kRead);
+    os::Launch launch{{own_directory() + "/salusd", "--socket", socket, "--state", state}, os::environment_with({})};
+    launch.command.insert(launch.command.end(), options.begin(), options.end());
+    launch.input = nothing.get();
+    launch.output = output.get();
+    launch.leads = os::Launch::Leads::kSession;  // it outlives the terminal
+    const Result<int> child = os::spawn(launch);
+    if (!child) return StartFailure{child.error()};
     for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
         if (os::connect_to(socket)) return std::nullopt;
-        int status = 0;
-        if (::waitpid(child, &status, WNOHANG) == child) {
+        if (const auto end = os::reap(child.value())) {
             // Two may have been started at once: the other one has the lock.
             if (os::connect_to(socket)) return std::nullopt;
-            if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return StartFailure{"cannot start " + words[0]};
             std::ifstream said(log);
-            const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kOptionsRefused;
+            const bool refused = !end->by_signal && end->number == kOptionsRefused;
             return StartFailure{"the service did not start: " + last_line_of(said), refused};
         }
         os::sleep_for(milliseconds(10));

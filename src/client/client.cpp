@@ -1,11 +1,7 @@
 #include "client/client.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +16,9 @@
 #include "device/cuda/cuda_client_memory.h"
 #include "device/host/host_client_memory.h"
 #include "os/clock.h"
+#include "os/file.h"
 #include "os/socket.h"
+#include "os/thread.h"
 
 namespace salus::client {
 namespace {
@@ -46,22 +44,18 @@ thread_local ThreadState tls;
 
 Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
 
-/// A stream socket and its other end. Not an eventfd or a pipe: what is sent to a socket cannot land in a file of the job's,
-/// should the number have come to mean one between the look at it and its use.
 bool make_signal(os::GuardedDescriptor& end, os::GuardedDescriptor& other) {
-    int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return false;
-    end = os::GuardedDescriptor(os::Descriptor(pair[0]));
-    other = os::GuardedDescriptor(os::Descriptor(pair[1]));
+    auto pair = os::make_signal_pair();
+    if (!pair) return false;
+    end = os::GuardedDescriptor(std::move(pair->first));
+    other = os::GuardedDescriptor(std::move(pair->second));
     return true;
 }
 
-/// If it is full, whoever reads it has enough to see. False: it is not ours any more.
+/// False: it is not ours any more.
 bool signal_through(const os::GuardedDescriptor& end) {
     const int socket = end.get();
-    const char signal = 1;
-    return socket >= 0 &&
-           (::send(socket, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE);
+    return socket >= 0 && os::signal_through(socket);
 }
 
 }  // namespace
@@ -94,13 +88,13 @@ bool Client::warn(const std::string& line) {
 // ----------------------------------------------------------------------------------------------------------- attaching
 
 Result<bool> Client::make_page() {
-    page_file_ = os::GuardedDescriptor(os::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    page_file_ = os::GuardedDescriptor(os::make_memory_file("salus-control"));
     if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
         return system_error("no descriptors for a control page");
     const int file = page_file_.get();
     if (::ftruncate(file, kControlPageSize) != 0) return system_error("no control page");
     // The service maps it as well: it must not be able to vanish under its feet.
-    if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("no control page");
+    if (!os::seal_size(file)) return system_error("no control page");
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) return system_error("no control page");
     ::madvise(at, kControlPageSize, MADV_DONTFORK);
@@ -157,8 +151,7 @@ Result<bool> Client::connect(bool again) {
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
         if (!device_->is_host()) stays_here_ = true;  // paging is for the host, so far
     }
-    const timeval forever{0, 0};
-    ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+    os::receive_without_limit(socket.value().get());
     {
         const std::lock_guard lock(socket_mutex_);
         socket_ = os::GuardedDescriptor(std::move(socket).value());
@@ -210,7 +203,8 @@ void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
-    for (int ms = 0; ms < 50 && !device_->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
+    for (int ms = 0; ms < 50 && !device_->passed(); ++ms)
+        os::sleep_for(milliseconds(1));  // the last of it is mostly about to end
     if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
     exiting_ = true;
 }
@@ -250,7 +244,7 @@ void Client::lose_descriptors() {
     go_alone();
     // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the
     // end.
-    for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) ::usleep(1000);
+    for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) os::sleep_for(milliseconds(1));
     if (turns_->word().holds()) return;
     memory_->unmap_lane();
     page_->left.store(1, std::memory_order_release);
@@ -274,7 +268,7 @@ void Client::fail(const char* why) {
 void Client::stop_sharing() {
     if (failed_.exchange(true) || !helper_runs_) return;
     const std::lock_guard lock(socket_mutex_);
-    if (const int socket = socket_.get(); socket >= 0) ::shutdown(socket, SHUT_RD);  // the helper sees to the rest
+    if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper sees to the rest
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterations
@@ -282,7 +276,7 @@ void Client::stop_sharing() {
 /// A second thread inside iterations: see Note [Other threads] in memory.cpp.
 void Client::note_thread() {
     tls.known = generation_;
-    const int me = static_cast<int>(::syscall(SYS_gettid));
+    const int me = os::this_thread();
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
     many_threads_ = true;

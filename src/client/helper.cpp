@@ -1,7 +1,4 @@
 // The helper thread: answers the service while the job's own threads do something else, or nothing.
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -9,6 +6,8 @@
 #include "client/client.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/poll.h"
+#include "os/socket.h"
 
 namespace salus::client {
 namespace {
@@ -34,11 +33,11 @@ void Client::help() {
     ::pthread_setname_np(::pthread_self(), "salus-helper");
     for (;;) {
         const int socket = socket_.get();
-        pollfd ready[] = {{socket, POLLIN, 0}, {stop_seen_.get(), POLLIN, 0}};
-        if (socket >= 0 && ::poll(ready, 2, -1) < 0) continue;
+        const int watched[] = {socket, stop_seen_.get()};
+        const std::uint32_t ready = socket >= 0 ? os::readable_of(watched, os::kForEver) : 0;
         if (stopping_ || descriptors_lost_) return;
         if (!keeps_descriptors()) return lose_descriptors_when_outside();
-        if (ready[0].revents == 0) continue;
+        if ((ready & 1) == 0) continue;
         try {
             if (handle(wire::receive(socket_.get())) && !failed_) continue;
             if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
@@ -146,14 +145,13 @@ void Client::lose_descriptors_when_outside() {
             drain();
             turns_->acknowledge();
         }
-        ::poll(nullptr, 0, 20);
+        os::sleep_for(milliseconds(20));
     }
     lose_descriptors();
 }
 
 bool Client::pause() {
-    pollfd stop{stop_seen_.get(), POLLIN, 0};
-    ::poll(&stop, 1, 20);
+    os::readable_within(stop_seen_.get(), milliseconds(20));
     return !stopping_;
 }
 
@@ -183,7 +181,7 @@ bool Client::reattach() {
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
-            if (const int socket = socket_.get(); failed_ && socket >= 0) ::shutdown(socket, SHUT_RD);  // left again at once
+            if (const int socket = socket_.get(); failed_ && socket >= 0) os::end_receiving(socket);  // left again at once
             return true;
         }
         memory_->set_alone(true);

@@ -1,7 +1,6 @@
 #include "client/memory.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,15 +1,9 @@
 #include "client/turns.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <climits>
 
 #include "os/clock.h"
+#include "os/futex.h"
 
 namespace salus::client {
 
@@ -21,9 +15,6 @@ namespace {
 // to be waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
 constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
-
-/// The half of the word with state and flags (little-endian).
-std::uint32_t* futex_of(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::uint32_t*>(&word); }
 
 }  // namespace
 
@@ -42,13 +33,11 @@ auto Turns::change(const Step& step) {
 
 bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
     // A limit, since what makes a thread give up is not in the word.
-    const timespec limit{0, static_cast<long>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
-    return ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAIT, static_cast<std::uint32_t>(control::pack(seen)), &limit,
-                     nullptr, 0) == 0 ||
-           errno != EINTR;
+    const Duration limit{static_cast<std::int64_t>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
+    return os::wait_on(page_.word, control::pack(seen), limit);
 }
 
-void Turns::wake() const { ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void Turns::wake() const { os::wake_all(page_.word); }
 
 Turns::Entry Turns::entered(const control::Word& before, std::uint64_t now) {
     if (before.state == control::State::kRunning) return Entry::kJoined;

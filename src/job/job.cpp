@@ -1,7 +1,5 @@
 #include "job/job.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,9 @@
 #include "job/memory_check.h"
 #include "job/work.h"
 #include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/program.h"
 
 namespace salus::job {
 namespace {
@@ -246,37 +247,35 @@ void Job::fork_child(std::uint64_t k, const Thread& thread) {
         ::alarm(kChildPatienceSeconds);  // for a child that waits for a turn that never comes
         ::_exit(client_.try_in_child(thread.scratch.empty() ? Memory{} : thread.scratch.front().memory) ? 0 : 1);
     }
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-    if (WIFSIGNALED(status))
-        fail(kCorrupt, in_iteration(k) + ": the child died of signal " + std::to_string(WTERMSIG(status)));
-    if (status != 0)
-        fail(kCorrupt, in_iteration(k) + ": the child exited with status " + std::to_string(WEXITSTATUS(status)));
+    std::optional<os::Exit> end;
+    do end = os::wait_for_end(child);
+    while (!end && errno == EINTR);
+    if (end && end->by_signal) fail(kCorrupt, in_iteration(k) + ": the child died of signal " + std::to_string(end->number));
+    if (end && !end->well())
+        fail(kCorrupt, in_iteration(k) + ": the child exited with status " + std::to_string(end->number));
 }
 
 /// One write for a line, so that it is there as a whole or not at all.
 void Job::log(std::uint64_t k) const {
     if (log_ < 0) return;
     const std::string line = "iteration " + text_of(k) + "\n";
-    if (::write(log_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    if (!os::write_all(log_, line))
         fail(kFailed, in_iteration(k) + ": cannot write to '" + options_.log + "': " + std::strerror(errno));
 }
 
-int open_log(const std::string& path) {
-    if (path.empty()) return -1;
-    const int log = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (log < 0) fail(kUsage, "--log: cannot write '" + path + "': " + std::strerror(errno));
+os::Descriptor open_log(const std::string& path) {
+    if (path.empty()) return {};
+    os::Descriptor log = os::open_file(path, os::Open::kAppend, 0644);
+    if (!log) fail(kUsage, "--log: cannot write '" + path + "': " + std::strerror(errno));
     return log;
 }
 
 }  // namespace
 
 Run run_job(const Options& options, Instant process_start) {
-    const int log = open_log(options.log);
+    const os::Descriptor log = open_log(options.log);
     if (options.startup > Duration{}) os::sleep_until(process_start + options.startup);
-    Run run = Job(options, process_start, log).run();
-    if (log >= 0) ::close(log);
-    return run;
+    return Job(options, process_start, log.get()).run();
 }
 
 }  // namespace salus::job

@@ -14,6 +14,15 @@ std::uint64_t now_ns();
 /// Seconds since 1970.
 double unix_time_s();
 
+struct TimeOfDay {
+    int hour = 0;
+    int minute = 0;
+    int second = 0;
+    int millisecond = 0;
+};
+/// As the user's clock shows it.
+TimeOfDay local_time_of_day();
+
 /// A signal that is handled ends it early.
 void sleep_for(Duration time);
 /// No signal ends it early.

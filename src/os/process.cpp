@@ -5,22 +5,32 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
-#include <string>
+#include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "os/file.h"
 
 namespace salus::os {
 namespace {
 
-/// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before.
-std::optional<std::istringstream> stat_of(int pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    if (!std::getline(file, text)) return std::nullopt;
-    const std::size_t name_end = text.rfind(')');
-    if (name_end == std::string::npos) return std::nullopt;
-    return std::istringstream(text.substr(name_end + 1));
+/// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before. None if
+/// there is no such process.
+std::vector<std::string> stat_of(int pid) {
+    const Result<std::string> text = read_file("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t name_end = text ? text.value().rfind(") ") : std::string::npos;
+    if (name_end == std::string::npos) return {};
+    std::vector<std::string> fields;
+    for (const std::string_view field : split(std::string_view(text.value()).substr(name_end + 2), ' '))
+        fields.emplace_back(field);
+    return fields;
+}
+
+/// Empty if there is no such process.
+std::string state_of(int pid) {
+    const std::vector<std::string> fields = stat_of(pid);
+    return fields.empty() ? "" : fields[0];
 }
 
 }  // namespace
@@ -28,15 +38,10 @@ std::optional<std::istringstream> stat_of(int pid) {
 Descriptor open_pidfd(int pid) { return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 std::optional<std::uint64_t> start_time_of(int pid) {
-    auto fields = stat_of(pid);
-    if (!fields) return std::nullopt;
-    std::string field;
-    for (int i = 3; i <= 22; ++i) *fields >> field;
-    try {
-        return std::stoull(field);
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
+    constexpr std::size_t kStartTime = 22 - 3;
+    const std::vector<std::string> fields = stat_of(pid);
+    const auto ticks = fields.size() > kStartTime ? parse_integer(fields[kStartTime]) : std::nullopt;
+    return ticks ? std::optional(static_cast<std::uint64_t>(*ticks)) : std::nullopt;
 }
 
 std::optional<Duration> cpu_time_of(int pid) {
@@ -47,22 +52,25 @@ std::optional<Duration> cpu_time_of(int pid) {
 }
 
 bool is_stopped(int pid) {
-    auto fields = stat_of(pid);
-    std::string state;
-    return fields && (*fields >> state) && (state == "T" || state == "t");
+    const std::string state = state_of(pid);
+    return state == "T" || state == "t";
 }
 
 bool has_ended(int pid) {
-    auto fields = stat_of(pid);
-    std::string state;
-    return !fields || !(*fields >> state) || state == "Z" || state == "X";
+    const std::string state = state_of(pid);
+    return state.empty() || state == "Z" || state == "X";
 }
 
 int parent_of(int pid) {
-    auto fields = stat_of(pid);
-    std::string state;
-    int parent = 0;
-    return fields && (*fields >> state >> parent) ? parent : 0;
+    const std::vector<std::string> fields = stat_of(pid);
+    return fields.size() > 1 ? static_cast<int>(parse_integer(fields[1]).value_or(0)) : 0;
+}
+
+bool was_started_with(int pid, const std::string& variable) {
+    const Result<std::string> environment = read_file("/proc/" + std::to_string(pid) + "/environ");
+    if (!environment) return false;
+    const std::vector<std::string_view> entries = split(environment.value(), '\0');
+    return std::find(entries.begin(), entries.end(), variable) != entries.end();
 }
 
 ChildProcess child_above(int pid, int parent) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/time.h"
 #include "os/descriptor.h"
@@ -25,6 +26,9 @@ bool has_ended(int pid);
 
 /// 0: there is no such process.
 int parent_of(int pid);
+
+/// "NAME=value" was in its environment when its program started.
+bool was_started_with(int pid, const std::string& variable);
 
 struct ChildProcess {
     int pid = 0;

@@ -1,6 +1,7 @@
 #include "os/socket.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -28,6 +29,21 @@ void take_descriptors(msghdr& header, std::span<Descriptor> places) {
             if (count < places.size()) places[count++] = std::move(owned);
         }
     }
+}
+
+Result<sockaddr_un> address_of(const std::string& path) {
+    sockaddr_un address{};
+    static_assert(kSocketPathMax + 1 == sizeof address.sun_path);
+    address.sun_family = AF_UNIX;
+    if (path.size() > kSocketPathMax) return Error{"the path of the socket is too long: " + path};
+    std::memcpy(address.sun_path, path.data(), path.size());
+    return address;
+}
+
+std::optional<std::pair<Descriptor, Descriptor>> pair_of(int type) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return std::nullopt;
+    return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
 }
 
 }  // namespace
@@ -73,6 +89,19 @@ Arrival receive_packet(int socket, std::span<std::byte> buffer, std::span<Descri
     return {Arrival::Kind::kPacket, static_cast<std::size_t>(got)};
 }
 
+std::optional<std::pair<Descriptor, Descriptor>> make_socket_pair() { return pair_of(SOCK_SEQPACKET); }
+std::optional<std::pair<Descriptor, Descriptor>> make_signal_pair() { return pair_of(SOCK_STREAM); }
+
+bool signal_through(int end) {
+    const char signal = 1;
+    return ::send(end, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE;
+}
+
+void discard_signals(int end) {
+    char signals[256];
+    for (int i = 0; i < 16 && ::recv(end, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {}
+}
+
 std::optional<Peer> peer_of(int socket) {
     ucred credentials{};
     socklen_t size = sizeof credentials;
@@ -81,10 +110,8 @@ std::optional<Peer> peer_of(int socket) {
 }
 
 Result<Descriptor> connect_to(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path) return Error{"the path of the socket is too long: " + path};
-    std::memcpy(address.sun_path, path.data(), path.size());
+    const Result<sockaddr_un> address = address_of(path);
+    if (!address) return Error{address.error()};
     if (const auto why = why_distrusted(path.substr(0, path.rfind('/') + 1))) return Error{*why};
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
@@ -92,13 +119,41 @@ Result<Descriptor> connect_to(const std::string& path) {
     const timeval patience{5, 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
         const bool absent = errno == ENOENT || errno == ECONNREFUSED;
         return Error{absent ? "no service runs at " + path : "cannot connect to " + path + ": " + std::strerror(errno)};
     }
     const auto peer = peer_of(socket.get());
     if (!peer || (peer->uid != ::getuid() && peer->uid != 0)) return Error{"the service at " + path + " is another user's"};
     return socket;
+}
+
+void receive_without_limit(int socket) {
+    const timeval none{};
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+}
+
+void end_receiving(int socket) { ::shutdown(socket, SHUT_RD); }
+
+Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
+    const Result<sockaddr_un> address = address_of(path);
+    if (!address) return Error{address.error()};
+    struct stat there {};
+    if (::lstat(path.c_str(), &there) == 0) {
+        if (!S_ISSOCK(there.st_mode)) return Error{path + " is there, and is no socket"};
+        ::unlink(path.c_str());
+    }
+    const auto failed = [&] { return Error{path + ": " + std::strerror(errno)}; };
+    Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return failed();
+    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) return failed();
+    ::chmod(path.c_str(), mode);  // before anybody can connect
+    if (::listen(socket.get(), 128) != 0) return failed();
+    return socket;
+}
+
+Descriptor accept_from(int listener) {
+    return Descriptor(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 }  // namespace salus::os

@@ -3,25 +3,27 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
+#include "os/poll.h"
+
 namespace salus::os {
 namespace {
 
 TEST(Socket, ThePeerIsWhoTheKernelSays) {
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    const Descriptor here(ends[0]);
-    const Descriptor there(ends[1]);
-    const auto peer = peer_of(here.get());
+    const auto pair = make_socket_pair();
+    ASSERT_TRUE(pair.has_value());
+    const auto peer = peer_of(pair->first.get());
     ASSERT_TRUE(peer.has_value());
     EXPECT_EQ(peer->pid, ::getpid());
     EXPECT_EQ(peer->uid, ::getuid());
@@ -60,6 +62,61 @@ TEST(Socket, ConnectsToWhoListensAndSaysWhoDoesNot) {
 
     const std::string long_path(500, 'x');
     EXPECT_EQ(connect_to(long_path).error(), "the path of the socket is too long: " + long_path);
+}
+
+TEST(Socket, WhoListensReplacesASocketThatWasLeftAndNothingElse) {
+    char directory[] = "/tmp/salus-socket-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory), nullptr);
+    const std::string path = std::string(directory) + "/socket";
+    for (const unsigned mode : {0600u, 0666u}) {
+        const Result<Descriptor> listener = listen_at(path, mode);
+        ASSERT_TRUE(listener.ok()) << listener.error();
+        struct stat status {};
+        ASSERT_EQ(::stat(path.c_str(), &status), 0);
+        EXPECT_EQ(status.st_mode & 0777u, mode);
+        EXPECT_FALSE(accept_from(listener.value().get()));
+        EXPECT_EQ(errno, EAGAIN);
+        const auto client = connect_to(path);
+        ASSERT_TRUE(client.ok()) << client.error();
+        EXPECT_TRUE(accept_from(listener.value().get()));
+    }
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_EQ(listen_at(path, 0600).error(), path + " is there, and is no socket");
+    std::filesystem::remove_all(directory);
+    const std::string long_path(kSocketPathMax + 1, 'x');
+    EXPECT_EQ(listen_at(long_path, 0600).error(), "the path of the socket is too long: " + long_path);
+}
+
+TEST(Socket, WhoEndsReceivingStillSends) {
+    const auto pair = make_socket_pair();
+    ASSERT_TRUE(pair.has_value());
+    std::array<std::byte, 8> buffer{};
+    EXPECT_EQ(receive_packet(pair->first.get(), buffer, {}).kind, Arrival::Kind::kNothingNow);
+    end_receiving(pair->first.get());
+    EXPECT_EQ(receive_packet(pair->first.get(), buffer, {}).kind, Arrival::Kind::kClosed);
+    EXPECT_TRUE(send_packet(pair->first.get(), std::span(buffer).first(1)));
+    EXPECT_EQ(receive_packet(pair->second.get(), buffer, {}).kind, Arrival::Kind::kPacket);
+}
+
+TEST(Signal, ThatFindsItsEndFullOrClosedIsNoError) {
+    auto pair = make_signal_pair();
+    ASSERT_TRUE(pair.has_value());
+    for (int i = 0; i < 100'000; ++i) ASSERT_TRUE(signal_through(pair->first.get()));
+    pair->second.reset();
+    EXPECT_TRUE(signal_through(pair->first.get()));
+    EXPECT_FALSE(signal_through(-1));
+}
+
+TEST(Signal, IsThereUntilItIsDiscarded) {
+    const auto pair = make_signal_pair();
+    ASSERT_TRUE(pair.has_value());
+    EXPECT_FALSE(readable_within(pair->second.get(), Duration{}));
+    ASSERT_TRUE(signal_through(pair->first.get()));
+    EXPECT_TRUE(readable_within(pair->second.get(), Duration{}));
+    discard_signals(pair->second.get());
+    EXPECT_FALSE(readable_within(pair->second.get(), Duration{}));
+    discard_signals(-1);
 }
 
 }  // namespace

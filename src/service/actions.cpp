@@ -1,16 +1,13 @@
 // Actions out: what the engine decided becomes control words, messages and lane memory.
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "base/text.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/futex.h"
 #include "service/log.h"
 #include "service/shell.h"
 
@@ -31,10 +28,6 @@ auto change(ControlPage& page, const Step& step) {
             return made;
         }
     }
-}
-
-void wake(ControlPage& page) {
-    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&page.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -75,7 +68,7 @@ void Shell::perform(const action::Grant& a) {
 /// see a yield that comes after.
 void Shell::wake_granted() {
     for (const ClientId id : to_wake_) {
-        if (Session* session = find(id)) wake(*session->page);
+        if (Session* session = find(id)) os::wake_all(session->page->word);
     }
     to_wake_.clear();
 }

@@ -1,8 +1,6 @@
 // NVIDIA's MPS, run by the service: through it, kernels of several processes run on the device at the same time.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,7 +74,7 @@ private:
     MpsPatience patience_;
     std::string program_;
     std::vector<std::string> environment_;
-    pid_t pid_ = -1;
+    int pid_ = -1;
     bool taken_over_ = false;  ///< then it is no child of ours
     os::Descriptor pidfd_;
 };

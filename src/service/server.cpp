@@ -1,15 +1,9 @@
 #include "service/server.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,23 +11,19 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 
 #include "device/cuda/cuda_lane_memory.h"
 #include "device/host/host_lane_memory.h"
 #include "os/clock.h"
+#include "os/file.h"
+#include "os/lock.h"
 #include "os/process.h"
+#include "os/timespec.h"
 #include "os/trust.h"
 #include "service/log.h"
 
 namespace salus::service {
 namespace {
-
-/// Only the moment counts at which they came. What is no socket has nothing to be read.
-void discard_signals(int socket) {
-    char signals[256];
-    for (int i = 0; i < 16 && ::recv(socket, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {}
-}
 
 /// Without a descriptor for the next connection, how long it is left to wait.
 constexpr Duration kAcceptPause = milliseconds(500);
@@ -45,8 +35,9 @@ constexpr Bytes kWeightsGuess = mebibytes(128);
 constexpr Bytes kToLearn = gibibytes(1);
 constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
 constexpr Duration kStartPatience = seconds(60);
-/// Ten milliseconds each.
-constexpr int kLockTries = 1000;
+/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
+/// will when its device has started.
+constexpr Duration kLockPatience = seconds(10);
 
 /// What an earlier service wrote is read back: roster, history, trace.
 std::optional<std::string> why_distrusted_in(const std::string& directory) {
@@ -58,49 +49,35 @@ std::optional<std::string> why_distrusted_in(const std::string& directory) {
     return std::nullopt;
 }
 
-/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
-/// will when its device has started. `socket` says where, if that is known.
-bool take_lock(int lock, const std::function<std::string()>& socket) {
-    for (int tries = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++tries) {
-        if (errno != EWOULDBLOCK) return true;  // a file system without locks
-        const std::string listens_at = socket();
-        if (tries == kLockTries || (!listens_at.empty() && os::connect_to(listens_at))) return false;
-        const timespec pause{0, 10'000'000};
-        ::nanosleep(&pause, nullptr);
-    }
-    return true;
-}
-
-Result<os::Descriptor> open_lock(const std::string& path) {
-    os::Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return Error{path + ": " + std::strerror(errno)};
-    return lock;
-}
-
 Result<os::Descriptor> lock_socket(const std::string& socket) {
-    Result<os::Descriptor> lock = open_lock(socket + ".lock");
-    if (lock && !take_lock(lock.value().get(), [&] { return socket; })) return Error{"another service runs at " + socket};
+    Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
+    const auto listens = [&] { return os::connect_to(socket).ok(); };
+    if (lock && !os::take_lock(lock.value().get(), kLockPatience, listens))
+        return Error{"another service runs at " + socket};
     return lock;
 }
 
 /// Trace, roster and history have one writer. The lock holds the path of its socket.
 Result<os::Descriptor> lock_state(const Options& options) {
-    Result<os::Descriptor> lock = open_lock(options.state + "/lock");
+    Result<os::Descriptor> lock = os::open_lock(options.state + "/lock");
     if (!lock) return lock;
     const int file = lock.value().get();
     const auto socket_of_holder = [file] {
-        std::array<char, sizeof(sockaddr_un::sun_path)> path{};
+        std::array<char, os::kSocketPathMax> path{};
         const ssize_t size = ::pread(file, path.data(), path.size(), 0);
         return std::string(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
     };
-    if (!take_lock(file, socket_of_holder)) {
+    const auto listens = [&] {
+        const std::string socket = socket_of_holder();
+        return !socket.empty() && os::connect_to(socket);
+    };
+    if (!os::take_lock(file, kLockPatience, listens)) {
         return Error{options.state + " is in use by another service, at " + socket_of_holder() +
                      "; --state or SALUS_STATE names another directory"};
     }
     std::error_code error;
     const std::string socket = std::filesystem::absolute(options.socket, error).string();
-    const auto size = static_cast<ssize_t>(socket.size());
-    if (::ftruncate(file, 0) != 0 || ::pwrite(file, socket.data(), socket.size(), 0) != size)
+    if (::ftruncate(file, 0) != 0 || !os::write_all_at(file, std::as_bytes(std::span(socket)), 0))
         return Error{options.state + "/lock: " + std::strerror(errno)};
     return lock;
 }
@@ -172,29 +149,15 @@ Server::~Server() {
 }
 
 Result<bool> Server::listen() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (options_.socket.size() >= sizeof address.sun_path)
-        return Error{"the path of the socket is too long: " + options_.socket};
-    std::memcpy(address.sun_path, options_.socket.data(), options_.socket.size());
-    struct stat there {};
-    if (::lstat(options_.socket.c_str(), &there) == 0) {
-        if (!S_ISSOCK(there.st_mode)) return Error{options_.socket + " is there, and is no socket"};
-        ::unlink(options_.socket.c_str());  // left by one that was killed: we have the lock
-    }
-    os::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-        return Error{options_.socket + ": " + std::strerror(errno)};
-    }
     // Whoever may connect is then judged by credentials. The directory is closed to others unless they are wanted.
     const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
     if (made_directory_ && options_.all_users) ::chmod(directory.c_str(), 0755);
-    ::chmod(options_.socket.c_str(), options_.all_users ? 0666 : 0600);
-    if (::listen(socket.get(), 128) != 0) return Error{options_.socket + ": " + std::strerror(errno)};
+    Result<os::Descriptor> socket = os::listen_at(options_.socket, options_.all_users ? 0666 : 0600);
+    if (!socket) return Error{socket.error()};
 
     const sigset_t stops = stop_signals();
     signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
-    listener_ = std::move(socket);
+    listener_ = std::move(socket).value();
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
         !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN) || (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))) {
         return Error{std::string("epoll: ") + std::strerror(errno)};
@@ -293,10 +256,8 @@ void Server::step(Instant limit) {
         shell_->quiet();
         long_wait_at_ = next_long_wait();
         const Instant until = std::min({limit, shell_->next_tick(), long_wait_at_, accept_again_at_, held_back_due()});
-        timespec patience{};
-        const std::int64_t left = std::max<std::int64_t>((until == kNever ? Duration{} : until - os::now()).ns, 0);
-        patience.tv_sec = left / 1'000'000'000;
-        patience.tv_nsec = left % 1'000'000'000;
+        const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
+        const timespec patience = os::timespec_of(left);
         count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                until == kNever ? nullptr : &patience, nullptr);
     }
@@ -307,8 +268,8 @@ void Server::step(Instant limit) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
         Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
         if (!session) continue;
-        discard_signals(
-            session->notify.get());  // before the look at the word: one that comes later tells of something later
+        // Before the look at the word: one that comes later tells of something later.
+        os::discard_signals(session->notify.get());
         shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {
@@ -337,7 +298,7 @@ void Server::step(Instant limit) {
 
 void Server::accept_all() {
     for (int i = 0; i < 64; ++i) {
-        os::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        os::Descriptor socket = os::accept_from(listener_.get());
         if (!socket) return accept_failed(errno);
         adopt(std::move(socket));
     }
@@ -423,10 +384,10 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
     if (const auto* command = std::get_if<wire::Command>(&received.message)) {
         const Reply reply = this->command(connection.peer, command->line.view());
-        os::Descriptor file(::memfd_create("salus-answer", MFD_CLOEXEC));
+        const os::Descriptor file = os::make_memory_file("salus-answer");
         const auto size = static_cast<std::uint64_t>(reply.text.size());
         if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
-        if (!file || ::write(file.get(), reply.text.data(), size) != static_cast<ssize_t>(size)) return false;
+        if (!file || !os::write_all(file.get(), reply.text)) return false;
         const int descriptors[] = {file.get()};
         return wire::send(connection.socket.get(), wire::Answer{reply.ok ? 1u : 0u, size}, descriptors);
     }
@@ -467,7 +428,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     const int socket = connection.socket.get();
     session->socket = std::move(connection.socket);
     // If it is turned down, this is what is left to say so with.
-    os::Descriptor spare(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    const os::Descriptor spare = os::duplicate(socket);
     Result<Session*> attached = shell_->attach(std::move(session), checked, std::move(received.descriptors[0]));
     if (!attached) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());

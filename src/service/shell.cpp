@@ -1,11 +1,8 @@
 // Events in: what clients and the command line do. Actions are in actions.cpp.
 #include "service/shell.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +11,7 @@
 
 #include "base/text.h"
 #include "os/clock.h"
+#include "os/file.h"
 #include "os/process.h"
 #include "policies/table.h"
 #include "service/log.h"
@@ -207,12 +205,7 @@ void Shell::turn_is_over(Session& session) {
 // ---------------------------------------------------------------------------------------------------------- clients
 
 Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach, os::Descriptor page) {
-    struct stat status {};
-    const int seals = page ? ::fcntl(page.get(), F_GET_SEALS) : -1;
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || ::fstat(page.get(), &status) != 0 ||
-        status.st_size != static_cast<off_t>(kControlPageSize) || !session->notify) {
-        return Error{"no control page came along"};
-    }
+    if (!os::has_lasting_size(page.get(), kControlPageSize) || !session->notify) return Error{"no control page came along"};
     const bool sensible = attach.weight >= wire::kWeightMin && attach.weight <= wire::kWeightMax &&
                           attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
                           in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&

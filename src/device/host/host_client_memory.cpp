@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,9 @@
 
 #include "device/host/write_guard.h"
 #include "os/descriptor.h"
+#include "os/file.h"
 #include "os/guarded_descriptor.h"
+#include "os/thread.h"
 
 namespace salus::device {
 namespace {
@@ -22,19 +23,6 @@ namespace {
 std::byte* reserve(std::uint64_t size, int protection) {
     void* start = ::mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
-}
-
-bool write_all(int file, const std::byte* at, std::uint64_t size, std::int64_t position) {
-    while (size > 0) {
-        const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(size, 64u << 20));
-        const ssize_t done = ::pwrite(file, at, part, position);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        at += done;
-        position += done;
-        size -= static_cast<std::uint64_t>(done);
-    }
-    return true;
 }
 
 /// Nameless, so that nothing is left behind however the process ends.
@@ -51,10 +39,9 @@ os::Descriptor open_page_file() {
 /// Threads beside the one that waits in begin() and the helper. They may be workers that do nothing by themselves (OpenMP's,
 /// BLAS's), or a library's that writes to the memory at any time: nobody can tell.
 bool has_other_threads() {
-    struct stat threads {};
-    constexpr nlink_t kItselfAndParent = 2;
-    constexpr nlink_t kWaitsAndHelper = 2;
-    return ::stat("/proc/self/task", &threads) != 0 || threads.st_nlink > kItselfAndParent + kWaitsAndHelper;
+    constexpr std::size_t kWaitsAndHelper = 2;
+    const auto threads = os::count_threads();
+    return !threads || *threads > kWaitsAndHelper;
 }
 
 // Note [Paged memory can be touched]
@@ -132,7 +119,7 @@ public:
         moved.reserve(parts.size());
         std::int64_t position = 0;
         for (const WriteGuard::Part& part : parts) {
-            if (!write_all(file, part.at, part.size, position)) break;
+            if (!os::write_all_at(file, {part.at, part.size}, position)) break;
             moved.push_back({part.at, part.size, position});
             position += static_cast<std::int64_t>(part.size);
         }
