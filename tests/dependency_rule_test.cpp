@@ -20,15 +20,16 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"core", {"base"}},
     {"policies", {"base", "core"}},
     {"sim", {"base", "core", "policies"}},
-    {"wire", {"base"}},
-    {"device", {"base", "wire"}},
-    {"history", {"base"}},
-    {"client", {"base", "wire", "device", "salus"}},
-    {"interpose", {"base", "client"}},
-    {"library", {"base", "wire", "client", "interpose", "salus"}},
-    {"service", {"base", "core", "policies", "wire", "device", "history"}},
-    {"job", {"base", "salus"}},  // salus: the public header
-    {"cli", {"base", "core", "policies", "sim", "wire", "device", "history"}},
+    {"os", {"base"}},
+    {"wire", {"base", "os"}},
+    {"device", {"base", "os", "wire"}},
+    {"history", {"base", "os"}},
+    {"client", {"base", "os", "wire", "device", "salus"}},
+    {"interpose", {"base", "os", "client"}},
+    {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
+    {"service", {"base", "os", "core", "policies", "wire", "device", "history"}},
+    {"job", {"base", "os", "salus"}},  // salus: the public header
+    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
 
@@ -37,6 +38,11 @@ const std::regex kImpure(
     R"(^(chrono|ctime|time\.h|thread|mutex|shared_mutex|condition_variable|future|atomic|stop_token|semaphore|latch|barrier|random|)"
     R"(fstream|filesystem|iostream|csignal|signal\.h|unistd\.h|fcntl\.h|poll\.h|pthread\.h|sched\.h|dlfcn\.h|sys/.*|linux/.*|)"
     R"(netinet/.*|arpa/.*|cuda.*|nvml.*)$)");
+
+/// What src/os wraps. Only it may reach past itself, and device/, which maps memory and watches it being written.
+const std::regex kWrapped(R"(^(time\.h|ctime|sys/time\.h|fcntl\.h|poll\.h|sys/poll\.h|spawn\.h|dirent\.h|linux/.*|)"
+                          R"(sys/(file|socket|un|wait|syscall|sendfile|uio)\.h)$)");
+const std::set<std::string> kMayReachPastOs = {"os", "device"};
 
 struct Include {
     std::string file;  // that is included
@@ -91,12 +97,23 @@ TEST(DependencyRule, PureFoldersReachNoClockThreadFileSocketOrDevice) {
     }
 }
 
+TEST(DependencyRule, TheOperatingSystemIsReachedThroughOs) {
+    for (const fs::path& file : sources()) {
+        if (kMayReachPastOs.contains(folder_of(file)) || is_test(file)) continue;
+        for (const Include& include : includes_of(file)) {
+            EXPECT_FALSE(std::regex_match(include.file, kWrapped)) << file << " includes <" << include.file << ">";
+        }
+    }
+}
+
 TEST(DependencyRule, TheCheckItselfKnowsAnImpureHeader) {
     for (const char* header : {"chrono", "thread", "sys/socket.h", "cuda.h", "cuda_runtime.h", "unistd.h", "ctime"}) {
         EXPECT_TRUE(std::regex_match(header, kImpure)) << header;
     }
     for (const char* header : {"algorithm", "vector", "cmath", "fmt/format.h"})
         EXPECT_FALSE(std::regex_match(header, kImpure)) << header;
+    for (const char* header : {"time.h", "poll.h", "sys/wait.h", "linux/futex.h"})
+        EXPECT_TRUE(std::regex_match(header, kWrapped)) << header;
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "os/descriptor.h"
+#include "os/socket.h"
 #include "salus/salus.h"
 #include "tests/processes_fixture.h"
 #include "wire/control_page.h"
@@ -204,7 +206,7 @@ TEST_F(Faults, AFullDiskForPagingHarmsNobodyWhoHasAPlace) {
 // ------------------------------------------------------------------------------------------------- bad conversation
 
 int raw_connection(const Machine& machine) {
-    Result<wire::Descriptor> socket = wire::connect_to(machine.socket());
+    Result<os::Descriptor> socket = os::connect_to(machine.socket());
     EXPECT_TRUE(socket.ok());
     return socket ? socket.value().release() : -1;
 }
@@ -214,13 +216,13 @@ TEST_F(Faults, FloodsOfConnectionsAndMessagesDoNotKeepJobsFromRunning) {
     machine.job("a", small());
     machine.job("b", small());
     ASSERT_TRUE(machine.goes_on("a"));
-    std::vector<wire::Descriptor> sockets;
+    std::vector<os::Descriptor> sockets;
     for (int i = 0; i < 300; ++i) sockets.emplace_back(raw_connection(machine));
     const wire::Packet command = wire::encode(wire::Command{wire::Text<384>("status")});
     std::size_t sent = 0;
     const double until = seconds_now() + 1.0;
     while (seconds_now() < until) {
-        for (const wire::Descriptor& socket : sockets) {
+        for (const os::Descriptor& socket : sockets) {
             if (::send(socket.get(), command.data(), command.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) ++sent;
         }
     }
@@ -241,7 +243,7 @@ TEST_F(Faults, GarbageAndTruncatedMessagesCostOnlyTheConnection) {
     const wire::Packet no_page = wire::encode(wire::Attach{});
     const std::string noise(700, '\xa5');
     const auto try_it = [&](const void* data, std::size_t size) {
-        const wire::Descriptor socket(raw_connection(machine));
+        const os::Descriptor socket(raw_connection(machine));
         ASSERT_EQ(::send(socket.get(), data, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
         // One line of why, and then the end.
         wire::Received answer = wire::receive(socket.get());
@@ -262,7 +264,7 @@ TEST_F(Faults, AClientOfAnotherVersionIsToldSo) {
     Machine machine({"--capacity", "1GiB"});
     wire::Packet packet = wire::encode(wire::Attach{});
     packet[4] = std::byte{77};
-    const wire::Descriptor socket(raw_connection(machine));
+    const os::Descriptor socket(raw_connection(machine));
     ASSERT_GT(::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL), 0);
     const wire::Received answer = wire::receive(socket.get());
     const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
@@ -275,13 +277,13 @@ TEST_F(Faults, AControlWordOfNonsenseCostsOnlyItsClient) {
     machine.job("a", small());
     ASSERT_TRUE(machine.goes_on("a"));
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-        const wire::Descriptor page_file(::memfd_create("page", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+        const os::Descriptor page_file(::memfd_create("page", MFD_ALLOW_SEALING | MFD_CLOEXEC));
         ASSERT_EQ(::ftruncate(page_file.get(), kControlPageSize), 0);
         ASSERT_EQ(::fcntl(page_file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-        const wire::Descriptor notify(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        const os::Descriptor notify(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         auto* page = static_cast<ControlPage*>(
             ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page_file.get(), 0));
-        const wire::Descriptor socket(raw_connection(machine));
+        const os::Descriptor socket(raw_connection(machine));
         const int descriptors[] = {page_file.get(), notify.get()};
         ASSERT_TRUE(wire::send(socket.get(), wire::Attach{}, descriptors));
         std::uint64_t noise = seed;

@@ -2,6 +2,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "os/descriptor.h"
+#include "os/socket.h"
 #include "tests/processes_fixture.h"
 
 namespace salus::test {
@@ -28,10 +30,10 @@ double cpu_s_of(pid_t pid) {
 }
 
 /// As many as can be had at once: the others would have to wait.
-std::vector<wire::Descriptor> connect_many(const std::string& socket, int times) {
-    std::vector<wire::Descriptor> all;
+std::vector<os::Descriptor> connect_many(const std::string& socket, int times) {
+    std::vector<os::Descriptor> all;
     for (int i = 0; i < times; ++i) {
-        Result<wire::Descriptor> connection = wire::connect_to(socket);
+        Result<os::Descriptor> connection = os::connect_to(socket);
         if (connection) all.push_back(std::move(connection).value());
     }
     return all;
@@ -43,7 +45,7 @@ TEST(Flood, WithoutDescriptorsTheServiceWaitsAndSaysSoOnce) {
     const auto most = static_cast<rlim_t>(descriptors_of(service)) + 8;
     const rlimit limit{most, most};
     ASSERT_EQ(::prlimit(service, RLIMIT_NOFILE, &limit, nullptr), 0);
-    std::vector<wire::Descriptor> flood = connect_many(machine.socket(), 60);
+    std::vector<os::Descriptor> flood = connect_many(machine.socket(), 60);
     ASSERT_EQ(flood.size(), 60u);
     ASSERT_TRUE(
         eventually([&] { return machine.log().find("no new connections: Too many open files") != std::string::npos; }));
@@ -60,7 +62,7 @@ TEST(Flood, AUserHasSoManyConnectionsAndIsToldSo) {
     Machine machine({"--capacity", "1GiB", "--device", "host", "--connections-per-user", "8"});
     const std::string uid = std::to_string(::getuid());
     const std::string why = "user " + uid + " has 8 connections, and --connections-per-user allows no more";
-    std::vector<wire::Descriptor> flood;
+    std::vector<os::Descriptor> flood;
     ASSERT_TRUE(eventually([&] {  // one that looked whether the service is there may still count
         flood.clear();
         flood = connect_many(machine.socket(), 8);
@@ -76,7 +78,7 @@ TEST(Flood, GarbageDoesNotFillTheLog) {
     constexpr int kTimes = 200;
     Machine machine({"--capacity", "1GiB", "--device", "host"});
     for (int i = 0; i < kTimes; ++i) {
-        const Result<wire::Descriptor> connection = wire::connect_to(machine.socket());
+        const Result<os::Descriptor> connection = os::connect_to(machine.socket());
         ASSERT_TRUE(connection.ok()) << connection.error();
         ASSERT_EQ(::send(connection.value().get(), "x", 1, MSG_NOSIGNAL), 1);
         const wire::Received answer = wire::receive(connection.value().get());

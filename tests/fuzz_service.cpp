@@ -33,6 +33,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "core/trace.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
 #include "service/log.h"
@@ -211,7 +213,7 @@ private:
         std::uint32_t version = 0;
     };
 
-    void step() { server_->step(service::now()); }
+    void step() { server_->step(os::now()); }
 
     Peer& peer() { return peers_[current_]; }
     RawClient& client() {
@@ -328,7 +330,7 @@ private:
     /// With a page that is too small or not sealed, or no eventfd, or one for the other.
     void attach_badly(const wire::Attach& attach) {
         const std::size_t what = input_.below(8);
-        wire::Descriptor other(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        os::Descriptor other(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         if (::ftruncate(other.get(), what & 1 ? kControlPageSize : 100) != 0) return;
         if (what & 2) ::fcntl(other.get(), F_ADD_SEALS, F_SEAL_SHRINK);
         const int files[] = {what & 4 ? client().notify_file() : other.get(), what & 4 ? other.get() : client().socket()};
@@ -478,7 +480,7 @@ private:
     void go_on() {
         ControlPage& page = client().page();
         control::Word word = control::unpack(page.word);
-        const auto at = static_cast<std::uint64_t>(service::now().ns);
+        const auto at = static_cast<std::uint64_t>(os::now().ns);
         if (word.state == control::State::kRunning) {
             const auto left = control::leave(word);
             if (!left) return;

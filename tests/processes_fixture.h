@@ -22,6 +22,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/service_link.h"
+#include "os/socket.h"
 
 namespace salus::test {
 
@@ -155,7 +156,7 @@ public:
                                             socket(),      "--state",  state()};
         command.insert(command.end(), options_.begin(), options_.end());
         service_ = Process(command, also, path("salusd-" + std::to_string(services_++) + ".log"));
-        ASSERT_TRUE(eventually([&] { return wire::connect_to(socket()).ok(); })) << service_.output();
+        ASSERT_TRUE(eventually([&] { return os::connect_to(socket()).ok(); })) << service_.output();
     }
     Process& service() { return service_; }
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "os/descriptor.h"
 #include "tests/processes_fixture.h"
 
 namespace salus::test {
@@ -20,15 +21,15 @@ public:
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
         std::memcpy(address.sun_path, path.data(), path.size());
-        listener_ = wire::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        listener_ = os::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         EXPECT_EQ(::listen(listener_.get(), 16), 0);
     }
     /// The next connection; none if nobody has connected.
-    wire::Descriptor accept() { return wire::Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+    os::Descriptor accept() { return os::Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
 
 private:
-    wire::Descriptor listener_;
+    os::Descriptor listener_;
 };
 
 class Runner : public ::testing::Test {
@@ -53,7 +54,7 @@ protected:
 TEST_F(Runner, AsksTheServiceNothingWhileItsJobRuns) {
     FakeService service(machine_.socket());
     Process job = run("mine", {"sleep", "100"});
-    wire::Descriptor runner;
+    os::Descriptor runner;
     ASSERT_TRUE(eventually([&] { return static_cast<bool>(runner = service.accept()); })) << job.output();
     wire::Received received = wire::receive(runner.get());
     ASSERT_TRUE(std::holds_alternative<wire::Run>(received.message)) << received.why;
@@ -75,7 +76,7 @@ TEST_F(Runner, AsksTheServiceNothingWhileItsJobRuns) {
 TEST_F(Runner, SaysNothingWhileTheServiceIsRestarted) {
     FakeService service(machine_.socket());
     const wire::Running running{7, wire::Text<16>("host"), {}, {}};
-    wire::Descriptor runner;
+    os::Descriptor runner;
     const auto comes = [&] { return eventually([&] { return static_cast<bool>(runner = service.accept()); }); };
     Process job = run("mine", {"sleep", "100"});
     ASSERT_TRUE(comes());

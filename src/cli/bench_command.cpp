@@ -13,6 +13,7 @@
 #include "cli/json_text.h"
 #include "cli/progress.h"
 #include "cli/real_run.h"
+#include "os/file.h"
 #include "policies/table.h"
 #include "sim/job_file.h"
 #include "sim/report.h"
@@ -49,7 +50,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
 }
 
 int run_bench(const BenchArguments& a) {
-    Result<std::string> text = read_file(a.jobs_file);
+    Result<std::string> text = os::read_file(a.jobs_file);
     if (!text) throw UsageError{text.error()};
     Result<std::vector<sim::Job>> parsed = sim::parse_job_file(text.value(), a.jobs_file);
     if (!parsed) throw UsageError{parsed.error()};

@@ -1,7 +1,4 @@
 // The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +19,10 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/places.h"
+#include "os/socket.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 #include "sim/timeline.h"
@@ -34,7 +35,7 @@ using nlohmann::json;
 
 /// Asks the service; what it refuses is one line, and exit status 1.
 std::string ask(const std::string& command) {
-    Result<std::string> answer = ask_service(wire::default_socket(), command);
+    Result<std::string> answer = ask_service(os::default_socket(), command);
     if (!answer) throw Failure{answer.error()};
     return std::move(answer).value();
 }
@@ -50,11 +51,6 @@ json ask_status() {
     json status = json::parse(ask("status"), nullptr, false);
     if (!status.is_object()) throw Failure{"the service's answer makes no sense"};
     return status;
-}
-
-void wait_ms(long ms) {
-    const timespec time{ms / 1000, ms % 1000 * 1'000'000};
-    ::nanosleep(&time, nullptr);
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs
@@ -76,8 +72,8 @@ int show_log(const std::string& which, bool follow) {
     for (;;) {
         copy_new(file.get());
         if (!follow) return 0;
-        wait_ms(200);
-        const Result<std::string> answer = ask_service(wire::default_socket(), "status");
+        os::sleep_for(milliseconds(200));
+        const Result<std::string> answer = ask_service(os::default_socket(), "status");
         if (!answer || answer.value().find("\"" + path.value() + "\"") == std::string::npos)
             follow = false;  // its last words
     }
@@ -86,19 +82,19 @@ int show_log(const std::string& which, bool follow) {
 // ------------------------------------------------------------------------------------------------------------- trace
 
 std::string read_trace() {
-    std::string current = wire::default_state_directory() + "/trace";
+    std::string current = os::default_state_directory() + "/trace";
     std::string previous = current + ".previous";
-    if (const Result<std::string> answer = ask_service(wire::default_socket(), "trace")) {
+    if (const Result<std::string> answer = ask_service(os::default_socket(), "trace")) {
         const json paths = json::parse(answer.value(), nullptr, false);
         current = paths.value("path", current);
         previous = paths.value("previous", previous);
     }
     std::string text;
     if (std::filesystem::exists(previous)) {
-        Result<std::string> part = read_file(trusted(previous));
+        Result<std::string> part = os::read_file(trusted(previous));
         if (part) text = std::move(part).value();
     }
-    Result<std::string> part = read_file(trusted(current));
+    Result<std::string> part = os::read_file(trusted(current));
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {
@@ -137,8 +133,8 @@ int export_trace(const std::string& text, const std::string& path) {
 // -------------------------------------------------------------------------------------------------------- start, stop
 
 int start(const std::vector<std::string>& options) {
-    const std::string socket = wire::default_socket();
-    if (wire::connect_to(socket)) throw Failure{"a service runs already at " + socket};
+    const std::string socket = os::default_socket();
+    if (os::connect_to(socket)) throw Failure{"a service runs already at " + socket};
     const auto failure = start_service(socket, options);
     if (failure && failure->options_refused) throw UsageError{failure->why};
     if (failure) throw Failure{failure->why};
@@ -147,9 +143,9 @@ int start(const std::vector<std::string>& options) {
 }
 
 int stop(bool force) {
-    const std::string socket = wire::default_socket();
+    const std::string socket = os::default_socket();
     ask(force ? "stop force" : "stop");
-    for (int i = 0; i < 500 && wire::connect_to(socket); ++i) wait_ms(10);
+    for (int i = 0; i < 500 && os::connect_to(socket); ++i) os::sleep_for(milliseconds(10));
     return 0;
 }
 
@@ -179,7 +175,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval: is from 0.1 to 60 seconds"};
-        const std::string socket = wire::default_socket();
+        const std::string socket = os::default_socket();
         return run_top([socket](const std::string& command) { return ask_service(socket, command); }, v->interval_s);
     });
 

@@ -1,7 +1,5 @@
 // salus doctor: what this machine offers and what is missing, a line each.
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -20,6 +18,11 @@
 #include "cli/service_link.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/nvml.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/places.h"
+#include "os/process.h"
+#include "os/program.h"
 
 namespace salus::cli {
 namespace {
@@ -41,12 +44,12 @@ Finding kernel() {
 }
 
 Finding memory_files() {
-    const wire::Descriptor file(::memfd_create("salus-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const os::Descriptor file = os::make_memory_file("salus-doctor");
     return {"memory files", static_cast<bool>(file), file ? "memfd with seals" : "memfd_create fails"};
 }
 
 Finding process_descriptors() {
-    const wire::Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    const os::Descriptor self = os::open_pidfd(::getpid());
     return {"process descriptors", static_cast<bool>(self), self ? "pidfd" : "pidfd_open fails"};
 }
 
@@ -75,16 +78,6 @@ Finding paging() {
     return {"paging", true, format_bytes({static_cast<std::int64_t>(space.available)}) + " free in " + place};
 }
 
-/// Where the shell would find it; empty: nowhere.
-std::string program_in_path(const std::string& name) {
-    const char* path = std::getenv("PATH");
-    for (const std::string_view folder : split(path ? path : "", ':')) {
-        std::string found = std::string(folder) + "/" + name;
-        if (::access(found.c_str(), X_OK) == 0) return found;
-    }
-    return {};
-}
-
 std::string output_of(const std::string& command) {
     FILE* pipe = ::popen(command.c_str(), "r");
     std::string output;
@@ -96,7 +89,7 @@ std::string output_of(const std::string& command) {
 
 /// Of the first Python: whether its tensors will be in lanes.
 void examine_torch(std::vector<Finding>& findings) {
-    const std::string python = program_in_path("python3");
+    const std::string python = os::find_program("python3");
     const Result<Adaptor> adaptor = find_adaptor();
     if (python.empty() || !adaptor) return;
     const std::string code = "import _salus.cuda; print(_salus.cuda.outlook())";
@@ -124,7 +117,7 @@ void examine_gpu(std::vector<Finding>& findings) {
                                     version / 1000, version % 1000 / 10)});
     findings.push_back({"GPU memory", true, "can be shared: virtual memory management, passed on as descriptors"});
     findings.push_back({"GPU's processes", nvml.ok(), nvml ? "their memory is known (libnvidia-ml)" : nvml.error()});
-    const std::string mps = program_in_path("nvidia-cuda-mps-control");
+    const std::string mps = os::find_program("nvidia-cuda-mps-control");
     findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is not there: lanes take turns" : mps});
     examine_torch(findings);
 }
@@ -148,7 +141,7 @@ Finding adaptor() {
 }
 
 Finding service() {
-    const std::string socket = wire::default_socket();
+    const std::string socket = os::default_socket();
     const Result<std::string> answer = ask_service(socket, "status");
     if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
     const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);

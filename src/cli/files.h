@@ -1,19 +1,12 @@
-// Whole files in and out, with an error that names the file.
+// Files that a command line names.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
-
 namespace salus::cli {
 
-Result<std::string> read_file(const std::string& path);
-
-struct Written {};
-Result<Written> write_file(const std::string& path, std::string_view content);
-
-/// The same for commands, which end with it.
+/// Ends the command if the file cannot be written.
 void write_or_complain(const std::string& path, std::string_view content);
 
 /// The path, if nobody but this user and root can have written what lies there; else the command ends.

@@ -1,5 +1,4 @@
 // salus history: what is known of commands that have run. Needs no service: the file is read and changed as it lies there.
-#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -16,6 +15,8 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/store.h"
+#include "os/clock.h"
+#include "os/places.h"
 
 namespace salus::cli {
 namespace {
@@ -31,8 +32,8 @@ struct HistoryArguments {
 
 /// Of the service that runs, else of the one that would.
 std::string history_file() {
-    std::string state = wire::default_state_directory();
-    if (const Result<std::string> answer = ask_service(wire::default_socket(), "status")) {
+    std::string state = os::default_state_directory();
+    if (const Result<std::string> answer = ask_service(os::default_socket(), "status")) {
         const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
         if (const std::string told = text_in(part_of(status, "service"), "state"); !told.empty()) state = told;
     }
@@ -59,7 +60,7 @@ int show(bool as_json) {
         if (!listed) throw Failure{listed.error()};
         records = std::move(listed).value();
     }
-    fmt::print("{}", as_json ? history_json(records) : format_history(records, static_cast<double>(::time(nullptr))));
+    fmt::print("{}", as_json ? history_json(records) : format_history(records, os::unix_time_s()));
     return 0;
 }
 

@@ -1,7 +1,5 @@
 #include "cli/job_logs.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +11,9 @@
 
 #include "base/characters.h"
 #include "base/text.h"
-#include "wire/trust.h"
+#include "os/file.h"
+#include "os/places.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -54,14 +54,14 @@ std::optional<LogName> parse_log_name(std::string_view file) {
 
 }  // namespace
 
-std::string log_directory() { return wire::default_state_directory() + "/logs"; }
+std::string log_directory() { return os::default_state_directory() + "/logs"; }
 
 Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name) {
-    if (const Result<bool> made = wire::make_private_directory(directory); !made) return Error{made.error()};
+    if (const Result<bool> made = os::make_private_directory(directory); !made) return Error{made.error()};
     const std::string first = fmt::format("{}/{}-{}{}", directory, job, as_in_file_names(name), kEnding);
     std::string path = first;
     for (int count = 2; count < kSameNameMax; ++count) {
-        wire::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        os::Descriptor file = os::open_file(path, os::Open::kNew);
         if (file) return NewLog{path, std::move(file)};
         if (errno != EEXIST) break;
         path = fmt::format("{}.{}", first, count);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "wire/socket.h"
+#include "os/descriptor.h"
 
 namespace salus::cli {
 
@@ -14,7 +14,7 @@ std::string log_directory();
 
 struct NewLog {
     std::string path;
-    wire::Descriptor file;
+    os::Descriptor file;
 };
 /// A file that was not there before.
 Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name);

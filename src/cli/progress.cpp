@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <string>
 
+#include "os/clock.h"
+
 namespace salus::cli {
 
-ProgressBar::ProgressBar() : on_terminal_(isatty(STDERR_FILENO) == 1), start_(Clock::now()), last_(start_) {}
+ProgressBar::ProgressBar() : on_terminal_(::isatty(STDERR_FILENO) == 1), start_(os::now()), last_(start_) {}
 
 ProgressBar::~ProgressBar() {
     if (shown_) std::fputs("\r\x1b[K", stderr);
@@ -16,8 +18,8 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::show(std::string_view label, double share) {
     if (!on_terminal_) return;
-    const auto now = Clock::now();
-    if (now - start_ < std::chrono::seconds(1) || now - last_ < std::chrono::milliseconds(100)) return;
+    const Instant now = os::now();
+    if (now - start_ < seconds(1) || now - last_ < milliseconds(100)) return;
     last_ = now;
     shown_ = true;
     constexpr int kWidth = 40;

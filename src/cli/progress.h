@@ -1,8 +1,9 @@
 // A progress bar on standard error: only on a terminal, and only for what takes more than a second.
 #pragma once
 
-#include <chrono>
 #include <string_view>
+
+#include "base/time.h"
 
 namespace salus::cli {
 
@@ -16,11 +17,10 @@ public:
     void show(std::string_view label, double share);
 
 private:
-    using Clock = std::chrono::steady_clock;
     bool on_terminal_;
     bool shown_ = false;
-    Clock::time_point start_;
-    Clock::time_point last_;
+    Instant start_;
+    Instant last_;
 };
 
 }  // namespace salus::cli

@@ -1,10 +1,6 @@
 #include "cli/real_run.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,24 +21,16 @@
 #include "cli/files.h"
 #include "cli/job_environment.h"
 #include "cli/service_link.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/program.h"
+#include "os/socket.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 
-extern char** environ;
-
 namespace salus::cli {
 namespace {
-
-Instant now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
-}
-
-void wait_for(Duration time) {
-    const timespec span{time.ns / 1'000'000'000, time.ns % 1'000'000'000};
-    if (time.ns > 0) ::nanosleep(&span, nullptr);
-}
 
 /// Which of them came; 0: none.
 volatile std::sig_atomic_t stop_signal = 0;
@@ -99,44 +87,23 @@ private:
 };
 
 /// Runs a program with its output in a file, in a process group of its own: end_group() ends what it has started as well.
-pid_t launch(const std::vector<std::string>& command, const std::vector<std::string>& extra_environment,
-             const std::string& output) {
-    std::vector<std::string> words = command;
-    std::vector<std::string> settings = extra_environment;
-    std::vector<char*> arguments;
-    std::vector<char*> environment;
-    for (std::string& word : words) arguments.push_back(word.data());
-    for (std::string& setting : settings) environment.push_back(setting.data());
-    for (char** entry = environ; *entry; ++entry) {
-        const std::string_view name(*entry, std::strcspn(*entry, "="));
-        const bool set = std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
-            return setting.size() > name.size() && setting[name.size()] == '=' && setting.starts_with(name);
-        });
-        if (!set && !name.starts_with("SALUS_")) environment.push_back(*entry);
-    }
-    arguments.push_back(nullptr);
-    environment.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    ::posix_spawn_file_actions_init(&files);
-    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    pid_t child = -1;
-    if (::posix_spawnp(&child, arguments[0], &files, &attributes, arguments.data(), environment.data()) != 0) child = -1;
-    ::posix_spawnattr_destroy(&attributes);
-    ::posix_spawn_file_actions_destroy(&files);
-    return child;
+/// -1 if it cannot be run.
+pid_t launch(std::vector<std::string> command, const std::vector<std::string>& settings, const std::string& output) {
+    const os::Descriptor file = os::open_file(output, os::Open::kReplace);
+    if (!file) return -1;
+    os::Launch program{std::move(command), os::environment_with(settings, /*left_out=*/"SALUS_")};
+    program.output = file.get();
+    const Result<int> child = os::spawn(program);
+    return child ? child.value() : -1;
 }
 
 void end_group(pid_t child) {
     ::kill(-child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+    os::wait_for_end(child);
 }
 
 std::string first_line(const std::string& path) {
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text = os::read_file(path);
     return text ? std::string(trim(text.value().substr(0, text.value().find('\n')))) : "";
 }
 
@@ -157,10 +124,9 @@ Result<double> number_from(std::vector<std::string> command, const std::vector<s
                            const std::string& output) {
     command.insert(command.end(), more.begin(), more.end());
     const pid_t child = launch(command, {}, output);
-    int status = 0;
-    const bool ended = child > 0 && ::waitpid(child, &status, 0) == child;
-    if (child > 0 && !ended) end_group(child);
-    if (!ended || status != 0 || stop_signal != 0) {
+    const auto end = child > 0 ? os::wait_for_end(child) : std::nullopt;
+    if (child > 0 && !end) end_group(child);
+    if (!end || !end->well() || stop_signal != 0) {
         return Error{fmt::format("{} failed: {}", command[0], first_line(output))};
     }
     const auto number = parse_number(first_line(output));
@@ -205,9 +171,9 @@ public:
         }
         service_ = launch(command, {}, place.path() + "/salusd.log");
         for (int i = 0; i < 2000 && service_ > 0 && stop_signal == 0; ++i) {  // a GPU takes its time
-            if (wire::connect_to(socket_)) return learn_place();
-            wait_for(milliseconds(10));
-            if (::waitpid(service_, nullptr, WNOHANG) == service_) service_ = -1;
+            if (os::connect_to(socket_)) return learn_place();
+            os::sleep_for(milliseconds(10));
+            if (os::reap(service_)) service_ = -1;
         }
         return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
     }
@@ -261,15 +227,15 @@ public:
     /// A job that failed: what it said. Empty if none did.
     std::string reap(const Workplace& place) {
         for (auto job = running_.begin(); job != running_.end();) {
-            int status = 0;
-            if (::waitpid(job->first, &status, WNOHANG) != job->first) {
+            const auto end = os::reap(job->first);
+            if (!end) {
                 ++job;
                 continue;
             }
             const std::size_t index = job->second;
             job = running_.erase(job);
-            ended_[index] = now();
-            if (status != 0)
+            ended_[index] = os::now();
+            if (!end->well())
                 return fmt::format("job {} failed: {}", index + 1,
                                    first_line(fmt::format("{}/job-{}", place.path(), index)));
         }
@@ -290,7 +256,7 @@ public:
 
     void stop_service() {
         ::kill(service_, SIGTERM);
-        while (::waitpid(service_, nullptr, 0) < 0 && errno == EINTR) {}
+        while (!os::wait_for_end(service_) && errno == EINTR) {}
         service_ = -1;
     }
 
@@ -363,21 +329,21 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
     for (const sim::Job& job : jobs) whole += static_cast<double>(job.iterations);
 
     std::vector<Instant> arrivals(jobs.size());
-    const Instant start = now();
+    const Instant start = os::now();
     std::size_t next = 0;
     Instant shown{};
     while (next < order.size() || ensemble.any_running()) {
         if (stop_signal != 0) return Error{"a signal has ended it"};
-        while (next < order.size() && now() - start >= jobs[order[next]].arrival) {
+        while (next < order.size() && os::now() - start >= jobs[order[next]].arrival) {
             const std::size_t index = order[next++];
-            arrivals[index] = now();
+            arrivals[index] = os::now();
             if (!ensemble.start_job(place, jobs[index], index, calibrations[index].work))
                 return Error{"a job cannot be started"};
         }
         const std::string failure = ensemble.reap(place);
         if (!failure.empty()) return Error{failure};
-        if (now() - shown >= milliseconds(250)) {
-            shown = now();
+        if (os::now() - shown >= milliseconds(250)) {
+            shown = os::now();
             double done = static_cast<double>(ensemble.iterations_of_running());
             const std::vector<std::size_t> present = ensemble.indices();
             for (std::size_t i = 0; i < next; ++i) {
@@ -386,13 +352,13 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
             }
             progress(done / whole);
         }
-        wait_for(milliseconds(2));
+        os::sleep_for(milliseconds(2));
     }
     ensemble.stop_service();
 
     std::string trace;
     for (const char* part : {"/state/trace.previous", "/state/trace"}) {
-        if (const Result<std::string> text = read_file(place.path() + part)) trace += text.value();
+        if (const Result<std::string> text = os::read_file(place.path() + part)) trace += text.value();
     }
     Result<sim::RecordedRun> recorded = sim::read_recorded_run(trace, find_policy, fallback_policy());
     if (!recorded) return Error{"the trace of the run cannot be read: " + recorded.error()};

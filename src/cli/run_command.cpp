@@ -1,10 +1,6 @@
 // salus run: starts a job that shares the device, and stands in for it: signals go in, the exit status comes out.
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +25,12 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "history/command.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/places.h"
+#include "os/poll.h"
+#include "os/program.h"
 #include "wire/assignments.h"
 #include "wire/pass_on.h"
 
@@ -46,21 +48,15 @@ struct RunArguments {
 };
 
 /// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
-constexpr unsigned kTryAgainUs = 250'000;
+constexpr Duration kTryAgain = milliseconds(250);
 constexpr int kTellAfterTries = 8;
 /// How long the service may take to write down that the job has ended.
-constexpr int kEndPatienceMs = 1000;
+constexpr Duration kEndPatience = seconds(1);
 /// How often, and after how long each time, a service that is gone is brought back before its job goes on without.
 constexpr int kTries = 5;
-constexpr int kTryAgainMs = 500;
+constexpr Duration kComeBackAfter = milliseconds(500);
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
-
-std::uint64_t monotonic_ns() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
-}
 
 /// What the shell says, too: 127 not found, 126 not executable.
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -93,10 +89,10 @@ private:
     /// Before the command starts. Without a service it starts all the same, and its user is told; not at once, as a service
     /// that is being restarted hangs up on those who come meanwhile.
     void announce() {
-        const std::uint64_t until_ns = monotonic_ns() + kTries * std::uint64_t{kTryAgainMs} * 1'000'000;
+        const Instant until = os::now() + kComeBackAfter * kTries;
         std::string why = try_to_announce();
-        while (!why.empty() && monotonic_ns() < until_ns) {
-            ::usleep(kTryAgainUs);
+        while (!why.empty() && os::now() < until) {
+            os::sleep_for(kTryAgain);
             why = try_to_announce();
         }
         if (!why.empty()) complain(why + "; the job starts without sharing");
@@ -105,7 +101,7 @@ private:
     /// Tells the service of the job, starting one if none runs. Why that failed, in a line; empty: it did not.
     std::string try_to_announce() {
         connection_.reset();
-        Result<wire::Descriptor> connection = connect_or_start(socket_);
+        Result<os::Descriptor> connection = connect_or_start(socket_);
         if (!connection) return connection.error();
         wire::Run message;
         message.job = job_;
@@ -147,7 +143,7 @@ private:
             if (tries == kTellAfterTries) {
                 say(arguments_.name + " waits for memory on the GPU");
             }
-            ::usleep(kTryAgainUs);
+            os::sleep_for(kTryAgain);
         }
     }
 
@@ -181,10 +177,9 @@ private:
             return false;
         }
         ::setsid();
-        const int nothing = ::open("/dev/null", O_RDONLY);
-        ::dup2(nothing, STDIN_FILENO);
-        ::dup2(output, STDOUT_FILENO);
-        ::dup2(output, STDERR_FILENO);
+        os::put_at(os::open_file("/dev/null", os::Open::kRead).release(), STDIN_FILENO);
+        os::put_at(output, STDOUT_FILENO);
+        os::put_at(output, STDERR_FILENO);
         announce();  // by the process that stays
         return true;
     }
@@ -198,7 +193,7 @@ private:
         }
         job.place = place_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
-        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", wire::default_state_directory().c_str(), 1);
+        if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
 
     void start() {
@@ -209,7 +204,7 @@ private:
         }
         sigset_t before;
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
-        started_ns_ = monotonic_ns();
+        started_ns_ = os::now_ns();
         child_ = ::fork();
         if (child_ < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
@@ -219,10 +214,10 @@ private:
     }
 
     int supervise() {
-        const wire::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
+        const os::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
-            pollfd ready[] = {{signals.get(), POLLIN, 0}, {connection_.get(), POLLIN, 0}};
-            ::poll(ready, connection_ ? 2 : 1, tries_ == 0 ? -1 : kTryAgainMs);
+            const int watched[] = {signals.get(), connection_.get()};
+            const std::uint32_t ready = os::readable_of(watched, tries_ == 0 ? os::kForEver : kComeBackAfter);
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
@@ -230,36 +225,36 @@ private:
                 // The terminal sends its signals to the job as well.
                 if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));
             }
-            int status = 0;
-            for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-                if (ended != child_) continue;
-                tell_end(status);
-                return end_like(status);
+            while (const auto end = os::reap(os::kAnyChild)) {
+                if (end->pid != child_) continue;
+                tell_end(*end);
+                return end_like(*end);
             }
-            if (connection_ && ready[1].revents != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
+            if (connection_ && (ready & 2) != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
             if (tries_ > 0) announce_again();
         }
     }
 
     /// The service writes the run down, and hangs up: who then looks into the history finds it there.
-    void tell_end(int status) {
+    void tell_end(const os::Exit& end) {
         if (!connection_) return;
-        const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (!wire::send(connection_.get(), wire::Ended{number, monotonic_ns() - started_ns_})) return;
-        pollfd closed{connection_.get(), POLLIN, 0};
-        ::poll(&closed, 1, kEndPatienceMs);
+        if (!wire::send(connection_.get(), wire::Ended{status_of(end), os::now_ns() - started_ns_})) return;
+        os::readable_within(connection_.get(), kEndPatience);
     }
 
-    static int end_like(int status) {
-        if (WIFEXITED(status)) return WEXITSTATUS(status);
-        const int signal = WTERMSIG(status);
+    /// As a shell tells it.
+    static int status_of(const os::Exit& end) { return end.by_signal ? 128 + end.number : end.number; }
+
+    static int end_like(const os::Exit& end) {
+        if (!end.by_signal) return end.number;
+        const int signal = end.number;
         sigset_t only;
         ::sigemptyset(&only);
         ::sigaddset(&only, signal);
         ::signal(signal, SIG_DFL);
         ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
         if (signal != SIGQUIT && signal != SIGABRT && signal != SIGSEGV) ::raise(signal);  // those would leave a second core
-        return 128 + signal;
+        return status_of(end);
     }
 
     /// What the service says by itself; false if it is gone.
@@ -280,7 +275,7 @@ private:
     RunArguments arguments_;
     std::string socket_;
     std::string log_;
-    wire::Descriptor connection_;
+    os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
     pid_t child_ = -1;
@@ -345,7 +340,7 @@ void add_run_command(CLI::App& program, Action& action) {
     run->callback([a, &action] {
         action = [a] {
             check(*a);
-            return Runner(*a, wire::default_socket()).run();
+            return Runner(*a, os::default_socket()).run();
         };
     });
 }

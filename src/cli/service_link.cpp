@@ -1,9 +1,5 @@
 #include "cli/service_link.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,7 +9,12 @@
 #include <fstream>
 
 #include "base/text.h"
-#include "wire/trust.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/places.h"
+#include "os/program.h"
+#include "os/socket.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -21,16 +22,11 @@ namespace {
 /// salusd's exit status if what it was given makes no sense.
 constexpr int kOptionsRefused = 2;
 
-void sleep_ms(long ms) {
-    const timespec time{ms / 1000, ms % 1000 * 1'000'000};
-    ::nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
 Result<std::string> ask_service(const std::string& socket, const std::string& command) {
     if (command.size() >= 384) return Error{"the command is too long"};
-    Result<wire::Descriptor> connection = wire::connect_to(socket);
+    Result<os::Descriptor> connection = os::connect_to(socket);
     if (!connection) return Error{connection.error()};
     // If it cannot be sent, the reason may be there to be read.
     wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)});
@@ -55,49 +51,39 @@ std::string own_directory() {
 }
 
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
-    const std::string state = wire::default_state_directory();
-    if (const Result<bool> made = wire::make_private_directory(state); !made) return StartFailure{made.error()};
+    const std::string state = os::default_state_directory();
+    if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";
-    const wire::Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const os::Descriptor output = os::open_file(log, os::Open::kAppend);
     if (!output) return StartFailure{log + ": " + std::strerror(errno)};
 
-    std::vector<std::string> words = {own_directory() + "/salusd", "--socket", socket, "--state", state};
-    words.insert(words.end(), options.begin(), options.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    const pid_t child = ::fork();
-    if (child < 0) return StartFailure{std::string("fork: ") + std::strerror(errno)};
-    if (child == 0) {
-        ::setsid();  // it outlives the terminal
-        const int nothing = ::open("/dev/null", O_RDONLY);
-        ::dup2(nothing, STDIN_FILENO);
-        ::dup2(output.get(), STDOUT_FILENO);
-        ::dup2(output.get(), STDERR_FILENO);
-        ::execv(arguments[0], arguments.data());
-        ::_exit(127);
-    }
+    const os::Descriptor nothing = os::open_file("/dev/null", os::Open::kRead);
+    os::Launch launch{{own_directory() + "/salusd", "--socket", socket, "--state", state}, os::environment_with({})};
+    launch.command.insert(launch.command.end(), options.begin(), options.end());
+    launch.input = nothing.get();
+    launch.output = output.get();
+    launch.leads = os::Launch::Leads::kSession;  // it outlives the terminal
+    const Result<int> child = os::spawn(launch);
+    if (!child) return StartFailure{child.error()};
     for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
-        if (wire::connect_to(socket)) return std::nullopt;
-        int status = 0;
-        if (::waitpid(child, &status, WNOHANG) == child) {
+        if (os::connect_to(socket)) return std::nullopt;
+        if (const auto end = os::reap(child.value())) {
             // Two may have been started at once: the other one has the lock.
-            if (wire::connect_to(socket)) return std::nullopt;
-            if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return StartFailure{"cannot start " + words[0]};
+            if (os::connect_to(socket)) return std::nullopt;
             std::ifstream said(log);
-            const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kOptionsRefused;
+            const bool refused = !end->by_signal && end->number == kOptionsRefused;
             return StartFailure{"the service did not start: " + last_line_of(said), refused};
         }
-        sleep_ms(10);
+        os::sleep_for(milliseconds(10));
     }
     return StartFailure{"the service does not come up; see " + log};
 }
 
-Result<wire::Descriptor> connect_or_start(const std::string& socket) {
-    Result<wire::Descriptor> connection = wire::connect_to(socket);
+Result<os::Descriptor> connect_or_start(const std::string& socket) {
+    Result<os::Descriptor> connection = os::connect_to(socket);
     if (connection) return connection;
     if (const auto failure = start_service(socket, {})) return Error{failure->why};
-    return wire::connect_to(socket);
+    return os::connect_to(socket);
 }
 
 }  // namespace salus::cli

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "wire/socket.h"
+#include "os/descriptor.h"
+#include "wire/framing.h"
 
 namespace salus::cli {
 
@@ -24,6 +25,6 @@ struct StartFailure {
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options);
 
 /// A connection, to a service that is started if none runs.
-Result<wire::Descriptor> connect_or_start(const std::string& socket);
+Result<os::Descriptor> connect_or_start(const std::string& socket);
 
 }  // namespace salus::cli

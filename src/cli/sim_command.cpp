@@ -16,6 +16,7 @@
 #include "cli/files.h"
 #include "cli/json_text.h"
 #include "cli/progress.h"
+#include "os/file.h"
 #include "policies/table.h"
 #include "sim/job_file.h"
 #include "sim/report.h"
@@ -125,7 +126,7 @@ int run_simulations(const SimArguments& a) {
 
     std::string job_file;
     if (!a.jobs_file.empty()) {
-        Result<std::string> text = read_file(a.jobs_file);
+        Result<std::string> text = os::read_file(a.jobs_file);
         if (!text) throw UsageError{text.error()};
         job_file = std::move(text).value();
     }

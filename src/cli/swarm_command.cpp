@@ -19,6 +19,7 @@
 #include "cli/files.h"
 #include "cli/progress.h"
 #include "core/trace.h"
+#include "os/file.h"
 #include "policies/table.h"
 #include "sim/swarm.h"
 #include "sim/trace_recorder.h"
@@ -89,7 +90,7 @@ int run_swarm(const SwarmArguments& a) {
 }
 
 int run_replay(const std::string& path) {
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text = os::read_file(path);
     if (!text) throw UsageError{text.error()};
     set_check_handler(throw_check_failure);
     try {

@@ -1,7 +1,6 @@
 #include "cli/top_command.h"
 
 #include <langinfo.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -31,7 +30,9 @@
 #include "cli/commands.h"
 #include "cli/status_view.h"
 #include "cli/top_view.h"
-#include "wire/socket.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/poll.h"
 
 #define NCURSES_NOMACROS  // `clear`, `move`, `erase` and the like as functions, not macros
 #include <ncurses.h>
@@ -40,7 +41,6 @@ namespace salus::cli {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 using Ask = std::function<Result<std::string>(const std::string& command)>;
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -91,7 +91,7 @@ class Asker {
 public:
     explicit Asker(Ask ask) : shared_(std::make_shared<Shared>()) {
         shared_->ask = std::move(ask);
-        shared_->ready = wire::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        shared_->ready = os::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!shared_->ready) throw Failure{fmt::format("eventfd: {}", std::strerror(errno))};
         sigset_t all, before;
         ::sigfillset(&all);
@@ -133,7 +133,7 @@ public:
 private:
     struct Shared {
         Ask ask;
-        wire::Descriptor ready;
+        os::Descriptor ready;
         std::mutex mutex;
         std::condition_variable changed;
         bool asked = false;
@@ -287,15 +287,14 @@ private:
 
 class Top {
 public:
-    Top(const Ask& ask, double interval_s)
-        : asker_(ask), interval_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_s))) {
+    Top(const Ask& ask, double interval_s) : asker_(ask), interval_(seconds_of(interval_s)) {
         options_.unicode = terminal_.unicode();
     }
 
     /// The signal that ended it; 0: the user.
     int run() {
         while (ending_signal == 0) {
-            if (Clock::now() >= next_) look();
+            if (os::now() >= next_) look();
             draw();
             if (!wait()) break;
         }
@@ -304,7 +303,7 @@ public:
 
 private:
     void look() {
-        const auto now = Clock::now();
+        const Instant now = os::now();
         next_ = now + interval_;
         if (asker_.ask()) asked_at_ = now;
         else if (now - asked_at_ >= kPatience) trouble_ = "the service does not answer; still trying";
@@ -336,17 +335,16 @@ private:
 
     /// Until there is something to do. False: the user wants no more, or the terminal is gone.
     bool wait() {
-        const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(next_ - Clock::now()).count();
-        const timespec timeout{left > 0 ? left / 1'000'000'000 : 0, left > 0 ? left % 1'000'000'000 : 0};
-        std::array<pollfd, 2> ready = {{{STDIN_FILENO, POLLIN, 0}, {asker_.descriptor(), POLLIN, 0}}};
-        const int count = ::ppoll(ready.data(), ready.size(), &timeout, &signals_.open_mask());
-        if (count > 0 && ready[1].revents != 0) take_answer();
+        const Duration left = std::max(next_ - os::now(), Duration{});
+        const int watched[] = {STDIN_FILENO, asker_.descriptor()};
+        const std::uint32_t ready = os::readable_of(watched, left, &signals_.open_mask());
+        if ((ready & 2) != 0) take_answer();
         bool any = false;
         for (int key = terminal_.key(); key != ERR; key = terminal_.key()) {  // asks for the size of the screen, too
             any = true;
             if (!act_on(key)) return false;
         }
-        const bool silent = count > 0 && ready[0].revents != 0 && !any;  // readable, and nothing to read: it is gone
+        const bool silent = (ready & 1) != 0 && !any;  // readable, and nothing to read: it is gone
         silences_ = silent ? silences_ + 1 : 0;
         return silences_ < 10;
     }
@@ -375,15 +373,15 @@ private:
         options_.first = 0;
     }
 
-    static constexpr auto kPatience = std::chrono::seconds(3);
+    static constexpr Duration kPatience = seconds(3);
 
     // Handlers stand before curses would set its own, and stay until it is gone; the thread goes first.
     Signals signals_;
     Terminal terminal_;
     Asker asker_;
-    Clock::duration interval_;
-    Clock::time_point next_ = Clock::now();
-    Clock::time_point asked_at_;
+    Duration interval_;
+    Instant next_ = os::now();
+    Instant asked_at_;
     TopOptions options_;
     Rates rates_;
     json status_;

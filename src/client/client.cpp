@@ -1,11 +1,7 @@
 #include "client/client.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +15,10 @@
 #include "base/text.h"
 #include "device/cuda/cuda_client_memory.h"
 #include "device/host/host_client_memory.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/socket.h"
+#include "os/thread.h"
 
 namespace salus::client {
 namespace {
@@ -44,22 +44,18 @@ thread_local ThreadState tls;
 
 Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
 
-/// A stream socket and its other end. Not an eventfd or a pipe: what is sent to a socket cannot land in a file of the job's,
-/// should the number have come to mean one between the look at it and its use.
-bool make_signal(wire::GuardedDescriptor& end, wire::GuardedDescriptor& other) {
-    int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return false;
-    end = wire::GuardedDescriptor(wire::Descriptor(pair[0]));
-    other = wire::GuardedDescriptor(wire::Descriptor(pair[1]));
+bool make_signal(os::GuardedDescriptor& end, os::GuardedDescriptor& other) {
+    auto pair = os::make_signal_pair();
+    if (!pair) return false;
+    end = os::GuardedDescriptor(std::move(pair->first));
+    other = os::GuardedDescriptor(std::move(pair->second));
     return true;
 }
 
-/// If it is full, whoever reads it has enough to see. False: it is not ours any more.
-bool signal_through(const wire::GuardedDescriptor& end) {
+/// False: it is not ours any more.
+bool signal_through(const os::GuardedDescriptor& end) {
     const int socket = end.get();
-    const char signal = 1;
-    return socket >= 0 &&
-           (::send(socket, &signal, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN || errno == EPIPE);
+    return socket >= 0 && os::signal_through(socket);
 }
 
 }  // namespace
@@ -92,13 +88,13 @@ bool Client::warn(const std::string& line) {
 // ----------------------------------------------------------------------------------------------------------- attaching
 
 Result<bool> Client::make_page() {
-    page_file_ = wire::GuardedDescriptor(wire::Descriptor(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    page_file_ = os::GuardedDescriptor(os::make_memory_file("salus-control"));
     if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
         return system_error("no descriptors for a control page");
     const int file = page_file_.get();
     if (::ftruncate(file, kControlPageSize) != 0) return system_error("no control page");
     // The service maps it as well: it must not be able to vanish under its feet.
-    if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("no control page");
+    if (!os::seal_size(file)) return system_error("no control page");
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) return system_error("no control page");
     ::madvise(at, kControlPageSize, MADV_DONTFORK);
@@ -109,7 +105,7 @@ Result<bool> Client::make_page() {
 
 /// Connects, says who it is and waits for the welcome.
 Result<bool> Client::connect(bool again) {
-    Result<wire::Descriptor> socket = wire::connect_to(identity_.socket);
+    Result<os::Descriptor> socket = os::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
     if (stays_here_) attach.flags |= wire::Attach::kUnpageable;
@@ -155,11 +151,10 @@ Result<bool> Client::connect(bool again) {
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
         if (!device_->is_host()) stays_here_ = true;  // paging is for the host, so far
     }
-    const timeval forever{0, 0};
-    ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+    os::receive_without_limit(socket.value().get());
     {
         const std::lock_guard lock(socket_mutex_);
-        socket_ = wire::GuardedDescriptor(std::move(socket).value());
+        socket_ = os::GuardedDescriptor(std::move(socket).value());
     }
     ++attachments_;
     return true;
@@ -208,7 +203,8 @@ void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
-    for (int ms = 0; ms < 50 && !device_->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
+    for (int ms = 0; ms < 50 && !device_->passed(); ++ms)
+        os::sleep_for(milliseconds(1));  // the last of it is mostly about to end
     if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
     exiting_ = true;
 }
@@ -248,7 +244,7 @@ void Client::lose_descriptors() {
     go_alone();
     // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the
     // end.
-    for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) ::usleep(1000);
+    for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) os::sleep_for(milliseconds(1));
     if (turns_->word().holds()) return;
     memory_->unmap_lane();
     page_->left.store(1, std::memory_order_release);
@@ -272,7 +268,7 @@ void Client::fail(const char* why) {
 void Client::stop_sharing() {
     if (failed_.exchange(true) || !helper_runs_) return;
     const std::lock_guard lock(socket_mutex_);
-    if (const int socket = socket_.get(); socket >= 0) ::shutdown(socket, SHUT_RD);  // the helper sees to the rest
+    if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper sees to the rest
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterations
@@ -280,7 +276,7 @@ void Client::stop_sharing() {
 /// A second thread inside iterations: see Note [Other threads] in memory.cpp.
 void Client::note_thread() {
     tls.known = generation_;
-    const int me = static_cast<int>(::syscall(SYS_gettid));
+    const int me = os::this_thread();
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;
     many_threads_ = true;
@@ -343,7 +339,7 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
 
 Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     set_parked(true);
-    if (tls.waits_since_ns == 0) tls.waits_since_ns = now_ns();
+    if (tls.waits_since_ns == 0) tls.waits_since_ns = os::now_ns();
     ThreadsInside::Watch watch(threads_inside_, device_thread_);
     const auto give_up = [this] { return alone_ || refused_; };
     const auto insists = [&] { return join || may_insist(watch); };
@@ -357,7 +353,7 @@ bool Client::may_insist(ThreadsInside::Watch& watch) {
     constexpr std::uint64_t kInsistForNs = 500'000'000;
     if (!watch.rest()) return false;
     const std::lock_guard lock(insist_mutex_);
-    const std::uint64_t now = now_ns();
+    const std::uint64_t now = os::now_ns();
     if (std::exchange(insists_boundary_, boundaries_.load()) != boundaries_) insists_since_ns_ = now;
     return now - insists_since_ns_ < kInsistForNs;
 }

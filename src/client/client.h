@@ -19,10 +19,11 @@
 #include "client/threads_inside.h"
 #include "client/turns.h"
 #include "device/device.h"
+#include "os/descriptor.h"
+#include "os/guarded_descriptor.h"
 #include "salus/salus.h"
-#include "wire/guarded_descriptor.h"
+#include "wire/framing.h"
 #include "wire/messages.h"
-#include "wire/socket.h"
 
 namespace salus::client {
 
@@ -118,7 +119,7 @@ private:
     // ---- the helper (helper.cpp) ----
     void help();
     bool handle(wire::Received received);
-    void on(const wire::LanePieces& message, std::vector<wire::Descriptor> pieces);
+    void on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces);
     void on(const wire::MapLane& message);
     void on(const wire::UnmapLane& message);
     void on(const wire::Revoke& message);
@@ -135,10 +136,10 @@ private:
 
     Identity identity_;
     const unsigned generation_;  ///< of the clients that this process has had
-    wire::GuardedDescriptor page_file_;
+    os::GuardedDescriptor page_file_;
     // Ends of sockets: what is sent to the one is seen at the other.
-    wire::GuardedDescriptor notify_, notify_seen_;  ///< the service is to look at the word
-    wire::GuardedDescriptor stop_, stop_seen_;      ///< the helper is to end
+    os::GuardedDescriptor notify_, notify_seen_;  ///< the service is to look at the word
+    os::GuardedDescriptor stop_, stop_seen_;      ///< the helper is to end
     std::atomic<bool> descriptors_lost_{false};
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
@@ -149,7 +150,7 @@ private:
     bool helper_runs_ = false;
 
     std::mutex socket_mutex_;
-    wire::GuardedDescriptor socket_;  ///< changes only when the helper attaches again
+    os::GuardedDescriptor socket_;  ///< changes only when the helper attaches again
 
     // A request for memory in mid-iteration and its answer; one at a time.
     std::mutex ask_turn_mutex_;

@@ -1,12 +1,13 @@
 // The helper thread: answers the service while the job's own threads do something else, or nothing.
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
 #include "base/text.h"
 #include "client/client.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/poll.h"
+#include "os/socket.h"
 
 namespace salus::client {
 namespace {
@@ -18,9 +19,9 @@ std::uint64_t orphan_wait_ns() {
     return static_cast<std::uint64_t>((seconds && *seconds >= 0 ? *seconds : 60.0) * 1e9);
 }
 
-std::vector<wire::Descriptor> pieces_of(wire::Received& received) {
-    std::vector<wire::Descriptor> pieces;
-    for (wire::Descriptor& descriptor : received.descriptors) {
+std::vector<os::Descriptor> pieces_of(wire::Received& received) {
+    std::vector<os::Descriptor> pieces;
+    for (os::Descriptor& descriptor : received.descriptors) {
         if (descriptor) pieces.push_back(std::move(descriptor));
     }
     return pieces;
@@ -32,11 +33,11 @@ void Client::help() {
     ::pthread_setname_np(::pthread_self(), "salus-helper");
     for (;;) {
         const int socket = socket_.get();
-        pollfd ready[] = {{socket, POLLIN, 0}, {stop_seen_.get(), POLLIN, 0}};
-        if (socket >= 0 && ::poll(ready, 2, -1) < 0) continue;
+        const int watched[] = {socket, stop_seen_.get()};
+        const std::uint32_t ready = socket >= 0 ? os::readable_of(watched, os::kForEver) : 0;
         if (stopping_ || descriptors_lost_) return;
         if (!keeps_descriptors()) return lose_descriptors_when_outside();
-        if (ready[0].revents == 0) continue;
+        if ((ready & 1) == 0) continue;
         try {
             if (handle(wire::receive(socket_.get())) && !failed_) continue;
             if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
@@ -62,7 +63,7 @@ bool Client::handle(wire::Received received) {
     return !sent_away_;
 }
 
-void Client::on(const wire::LanePieces& message, std::vector<wire::Descriptor> pieces) {
+void Client::on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces) {
     if (message.first == 0) lane_ = message.lane;
     has_lane_ = (message.first == 0 || (has_lane_ && lane_ == message.lane)) &&
                 memory_->add_lane_memory(message.first, std::move(pieces));
@@ -144,14 +145,13 @@ void Client::lose_descriptors_when_outside() {
             drain();
             turns_->acknowledge();
         }
-        ::poll(nullptr, 0, 20);
+        os::sleep_for(milliseconds(20));
     }
     lose_descriptors();
 }
 
 bool Client::pause() {
-    pollfd stop{stop_seen_.get(), POLLIN, 0};
-    ::poll(&stop, 1, 20);
+    os::readable_within(stop_seen_.get(), milliseconds(20));
     return !stopping_;
 }
 
@@ -177,16 +177,16 @@ bool Client::end_attachment() {
 
 /// Waits for a service to attach to again. False: none came in time, and the client is on its own from now on.
 bool Client::reattach() {
-    const std::uint64_t deadline = now_ns() + orphan_wait_ns();
+    const std::uint64_t deadline = os::now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
-            if (const int socket = socket_.get(); failed_ && socket >= 0) ::shutdown(socket, SHUT_RD);  // left again at once
+            if (const int socket = socket_.get(); failed_ && socket >= 0) os::end_receiving(socket);  // left again at once
             return true;
         }
         memory_->set_alone(true);
         lost_ = true;
-        if (!failed_ && now_ns() < deadline) continue;
+        if (!failed_ && os::now_ns() < deadline) continue;
         if (!failed_) warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
         go_alone();
         return false;

@@ -1,7 +1,6 @@
 #include "client/memory.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -547,7 +546,7 @@ bool Memory::evacuate_all() {
 
 // -------------------------------------------------------------------------------------------------------------- lanes
 
-bool Memory::add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) {
+bool Memory::add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) {
     const auto lock = this->lock();
     if (first == 0) leave_lane();
     return device_.add_lane_memory(first, std::move(pieces));

@@ -17,6 +17,7 @@
 #include "client/leftovers.h"
 #include "client/predictor.h"
 #include "device/device.h"
+#include "os/descriptor.h"
 #include "wire/control_page.h"
 
 namespace salus::client {
@@ -90,7 +91,7 @@ public:
 
     // ---- the helper ----
     /// Further pieces of the lane's memory; the first ones replace the lane that was there.
-    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces);
+    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces);
     bool map_lane(std::uint64_t size);
     void unmap_lane();
     std::uint64_t mapped();

@@ -20,6 +20,7 @@
 #include "client/memory.h"
 #include "device/host/host_client_memory.h"
 #include "device/host/host_lane_memory.h"
+#include "os/descriptor.h"
 
 namespace salus::client::test {
 
@@ -58,7 +59,7 @@ public:
     std::byte* lane_window() const override { return real_->lane_window(); }
     std::byte* private_window() const override { return real_->private_window(); }
     std::uint64_t window_size() const override { return real_->window_size(); }
-    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
         return real_->add_lane_memory(first, std::move(pieces));
     }
     bool resize_lane(std::uint64_t size) override {
@@ -197,7 +198,7 @@ protected:
     }
 
     /// That lane's memory for a client to keep.
-    std::vector<wire::Descriptor> lane_memory(std::uint64_t size, LaneId lane = LaneId{0}) {
+    std::vector<os::Descriptor> lane_memory(std::uint64_t size, LaneId lane = LaneId{0}) {
         EXPECT_TRUE(lanes_->provide(lane, {static_cast<std::int64_t>(size)}).ok());
         return lanes_->pass_on(lane, 0, 1).value();
     }
@@ -219,7 +220,7 @@ protected:
     /// The lane as another client sees it.
     std::byte* elsewhere(LaneId lane = LaneId{0}) {
         if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
-        const std::vector<wire::Descriptor> memory = lane_memory(kElsewhere, lane);
+        const std::vector<os::Descriptor> memory = lane_memory(kElsewhere, lane);
         elsewhere_ = ::mmap(nullptr, kElsewhere, PROT_READ | PROT_WRITE, MAP_SHARED, memory[0].get(), 0);
         EXPECT_NE(elsewhere_, MAP_FAILED);
         return static_cast<std::byte*>(elsewhere_);

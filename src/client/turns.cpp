@@ -1,21 +1,11 @@
 #include "client/turns.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <climits>
+
+#include "os/clock.h"
+#include "os/futex.h"
 
 namespace salus::client {
-
-std::uint64_t now_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 namespace {
 
@@ -25,9 +15,6 @@ namespace {
 // to be waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
 constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
-
-/// The half of the word with state and flags (little-endian).
-std::uint32_t* futex_of(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::uint32_t*>(&word); }
 
 }  // namespace
 
@@ -46,13 +33,11 @@ auto Turns::change(const Step& step) {
 
 bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
     // A limit, since what makes a thread give up is not in the word.
-    const timespec limit{0, static_cast<long>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
-    return ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAIT, static_cast<std::uint32_t>(control::pack(seen)), &limit,
-                     nullptr, 0) == 0 ||
-           errno != EINTR;
+    const Duration limit{static_cast<std::int64_t>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
+    return os::wait_on(page_.word, control::pack(seen), limit);
 }
 
-void Turns::wake() const { ::syscall(SYS_futex, futex_of(page_.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void Turns::wake() const { os::wake_all(page_.word); }
 
 Turns::Entry Turns::entered(const control::Word& before, std::uint64_t now) {
     if (before.state == control::State::kRunning) return Entry::kJoined;
@@ -70,7 +55,7 @@ std::optional<Turns::Entry> Turns::try_begin() {
         if (!step.entered) return std::nullopt;
         const std::uint64_t next = control::pack(step.next);
         if (page_.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire))
-            return entered(before, now_ns());
+            return entered(before, os::now_ns());
     }
 }
 
@@ -87,7 +72,7 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
             before = word;
             return control::begin(word, insist);
         });
-        const std::uint64_t now = now_ns();
+        const std::uint64_t now = os::now_ns();
         if (step.entered) {
             note_wait(now);
             return entered(before, now);
@@ -120,7 +105,7 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
     if (!left.last && left.was_inside && count.own) page_.iterations.fetch_add(count.iterations, std::memory_order_release);
     if (!left.last) return left.was_inside;
 
-    const std::uint64_t now = now_ns();
+    const std::uint64_t now = os::now_ns();
     const bool clean = tidy();
     page_.busy_ns.fetch_add(now - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     page_.ended_ns.store(now, std::memory_order_relaxed);

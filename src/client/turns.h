@@ -12,9 +12,6 @@
 
 namespace salus::client {
 
-/// CLOCK_MONOTONIC.
-std::uint64_t now_ns();
-
 /// What a thread that waits in begin() wants to know.
 struct Waiting {
     std::function<bool()> give_up;  ///< nobody will grant anything

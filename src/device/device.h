@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "wire/descriptor.h"
+#include "os/descriptor.h"
 
 namespace salus::device {
 
@@ -33,7 +33,7 @@ public:
     /// Its memory comes in pieces: so many for a lane of this size.
     virtual std::size_t pieces_for(Bytes size) const = 0;
     /// Descriptors of those in [first, end), for one client.
-    virtual Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) = 0;
+    virtual Result<std::vector<os::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) = 0;
     /// What lies beyond `size` is needed by nobody any more.
     virtual void trim(LaneId lane, Bytes size) = 0;
     virtual void release(LaneId lane) = 0;
@@ -72,7 +72,7 @@ public:
     virtual std::uint64_t window_size() const = 0;
 
     /// Pieces of the lane's memory from the first'th on; what was there from that one on is no more.
-    virtual bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) = 0;
+    virtual bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) = 0;
     /// So much of the window shows the lane, around what was evacuated, and is present. Pieces beyond are given up.
     virtual bool resize_lane(std::uint64_t size) = 0;
     /// Nothing of the lane is left in the window, and its pieces are given up.

@@ -1,8 +1,6 @@
 #include "history/store.h"
 
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+
+#include "os/file.h"
 
 namespace salus::history {
 namespace {
@@ -134,16 +134,13 @@ void Store::Close::operator()(sqlite3* database) const { sqlite3_close(database)
 
 Store::Opened Store::open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max) {
     // Commands may name what is nobody else's business.
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0) return {nullptr, path + ": " + std::strerror(errno)};
-    ::close(file);
+    if (!os::open_file(path, os::Open::kReadWrite)) return {nullptr, path + ": " + std::strerror(errno)};
     Opened opened;
     Attempt made = attempt(path, patience);
     if (made.fault == Fault::kBroken) {
         set_aside(path);
         opened.remark = made.why + "; it is now " + path + ".broken, and a new one begins";
-        const int again = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (again >= 0) ::close(again);
+        os::open_file(path, os::Open::kReadWrite);
         made = attempt(path, patience);
     }
     if (!made.store) opened.remark = made.why;

@@ -1,7 +1,5 @@
 #include "job/job.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,9 +14,12 @@
 
 #include "base/random.h"
 #include "job/client.h"
-#include "job/clock.h"
 #include "job/memory_check.h"
 #include "job/work.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/program.h"
 
 namespace salus::job {
 namespace {
@@ -94,7 +95,7 @@ Job::Job(const Options& options, Instant process_start, int log)
 
 Run Job::run() {
     grow_state(options_.start_at);
-    arrival_ = now();
+    arrival_ = os::now();
     {
         std::vector<std::jthread> others;
         for (unsigned i = 1; i < options_.threads; ++i) others.emplace_back([this, i] { run_thread(i); });
@@ -102,7 +103,7 @@ Run Job::run() {
     }
     return_survivor();
     verify(state_.verify(), options_.speaker() + "at the end");
-    run_.end = now();
+    run_.end = os::now();
     run_.digest = state_.digest();
     run_.counters = client_.counters();
     for (Memory block : state_blocks_) client_.release(block);
@@ -143,7 +144,7 @@ void Job::iterate(std::uint64_t k, Thread& thread) {
     if (thread.leads()) log(k);
     client_.end();
     if (thread.leads()) {
-        left_ = now();
+        left_ = os::now();
         crash(k, Crash::kAfter);
         hang(k, Hang::kIdle);
     }
@@ -153,14 +154,14 @@ void Job::iterate(std::uint64_t k, Thread& thread) {
 void Job::wait_until_due(std::uint64_t k) {
     if (options_.inference()) {
         arrival_ = arrival_ + seconds_of(arrivals_.exponential(1 / options_.rate));
-        sleep_until(arrival_);
+        os::sleep_until(arrival_);
     } else if (options_.think > Duration{} && k > options_.start_at) {
-        sleep_until(now() + options_.think);
+        os::sleep_until(os::now() + options_.think);
     }
 }
 
 void Job::enter(std::uint64_t k) {
-    entered_ = now();
+    entered_ = os::now();
     if (k == options_.start_at) {
         run_.first_iteration = entered_;
         verify(state_.verify(), in_iteration(k));
@@ -173,7 +174,7 @@ void Job::record() {
     ++run_.iterations;
     run_.inside += left_ - entered_;
     run_.iteration_ms.push_back((left_ - entered_).seconds() * 1e3);
-    if (options_.inference()) run_.latency_ms.push_back((now() - arrival_).seconds() * 1e3);
+    if (options_.inference()) run_.latency_ms.push_back((os::now() - arrival_).seconds() * 1e3);
 }
 
 void Job::grow_state(std::uint64_t k) {
@@ -246,37 +247,35 @@ void Job::fork_child(std::uint64_t k, const Thread& thread) {
         ::alarm(kChildPatienceSeconds);  // for a child that waits for a turn that never comes
         ::_exit(client_.try_in_child(thread.scratch.empty() ? Memory{} : thread.scratch.front().memory) ? 0 : 1);
     }
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-    if (WIFSIGNALED(status))
-        fail(kCorrupt, in_iteration(k) + ": the child died of signal " + std::to_string(WTERMSIG(status)));
-    if (status != 0)
-        fail(kCorrupt, in_iteration(k) + ": the child exited with status " + std::to_string(WEXITSTATUS(status)));
+    std::optional<os::Exit> end;
+    do end = os::wait_for_end(child);
+    while (!end && errno == EINTR);
+    if (end && end->by_signal) fail(kCorrupt, in_iteration(k) + ": the child died of signal " + std::to_string(end->number));
+    if (end && !end->well())
+        fail(kCorrupt, in_iteration(k) + ": the child exited with status " + std::to_string(end->number));
 }
 
 /// One write for a line, so that it is there as a whole or not at all.
 void Job::log(std::uint64_t k) const {
     if (log_ < 0) return;
     const std::string line = "iteration " + text_of(k) + "\n";
-    if (::write(log_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    if (!os::write_all(log_, line))
         fail(kFailed, in_iteration(k) + ": cannot write to '" + options_.log + "': " + std::strerror(errno));
 }
 
-int open_log(const std::string& path) {
-    if (path.empty()) return -1;
-    const int log = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (log < 0) fail(kUsage, "--log: cannot write '" + path + "': " + std::strerror(errno));
+os::Descriptor open_log(const std::string& path) {
+    if (path.empty()) return {};
+    os::Descriptor log = os::open_file(path, os::Open::kAppend, 0644);
+    if (!log) fail(kUsage, "--log: cannot write '" + path + "': " + std::strerror(errno));
     return log;
 }
 
 }  // namespace
 
 Run run_job(const Options& options, Instant process_start) {
-    const int log = open_log(options.log);
-    if (options.startup > Duration{}) sleep_until(process_start + options.startup);
-    Run run = Job(options, process_start, log).run();
-    if (log >= 0) ::close(log);
-    return run;
+    const os::Descriptor log = open_log(options.log);
+    if (options.startup > Duration{}) os::sleep_until(process_start + options.startup);
+    return Job(options, process_start, log.get()).run();
 }
 
 }  // namespace salus::job

@@ -1,15 +1,14 @@
 // salus-job: a native program that behaves like a deep-learning job and proves that nobody else touches its memory.
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "job/clock.h"
 #include "job/job.h"
 #include "job/options.h"
 #include "job/report.h"
 #include "job/work.h"
+#include "os/clock.h"
+#include "os/file.h"
 
 namespace {
 
@@ -21,9 +20,8 @@ void print(const std::string& text) {
 
 void write_report(const std::string& path, const std::string& text) {
     if (path == "-") return print(text);
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    const bool written = file && std::fputs(text.c_str(), file) >= 0;
-    if (!file || std::fclose(file) != 0 || !written) fail(kFailed, "cannot write '" + path + "': " + std::strerror(errno));
+    const auto written = salus::os::write_file(path, text);
+    if (!written) fail(kFailed, written.error());
 }
 
 void measure(const Options& options, salus::Instant start) {
@@ -42,7 +40,7 @@ void run(const Options& options, salus::Instant start) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const salus::Instant start = now();
+    const salus::Instant start = salus::os::now();
     const salus::Result<Options> options = read_options(argc, argv);
     if (!options) fail(kUsage, options.error());
     switch (options.value().mode) {

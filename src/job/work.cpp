@@ -3,8 +3,8 @@
 #include <numeric>
 #include <vector>
 
-#include "job/clock.h"
 #include "job/report.h"
+#include "os/clock.h"
 
 namespace salus::job {
 namespace {
@@ -36,9 +36,9 @@ double units_per_millisecond() {
     Work work;
     std::vector<double> rates;
     for (int run = 0; run < kRuns; ++run) {
-        const Instant start = now();
+        const Instant start = os::now();
         work.run(kUnitsOfARun);
-        rates.push_back(static_cast<double>(kUnitsOfARun) / ((now() - start).seconds() * 1e3));
+        rates.push_back(static_cast<double>(kUnitsOfARun) / ((os::now() - start).seconds() * 1e3));
     }
     [[maybe_unused]] volatile float kept = work.result();
     return percentile(rates, 50);

@@ -15,7 +15,8 @@
 #include "base/text.h"
 #include "client/client.h"
 #include "interpose/allocator.h"
-#include "wire/trust.h"
+#include "os/places.h"
+#include "os/trust.h"
 
 struct salus_client {
     explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
@@ -52,7 +53,7 @@ std::string program_name() { return ::program_invocation_short_name ? ::program_
 /// Options, then what `salus run` put into the environment, then defaults.
 Identity identity_from(const salus_options& options) {
     Identity identity;
-    identity.socket = options.socket ? salus::wire::absolute_path(options.socket) : salus::wire::default_socket();
+    identity.socket = options.socket ? salus::os::absolute_path(options.socket) : salus::os::default_socket();
     salus::wire::Attach& attach = identity.attach;
     const char* name = options.name ? options.name : environment("SALUS_NAME");
     std::string printable = name ? name : program_name();

@@ -1,14 +1,13 @@
 // Actions out: what the engine decided becomes control words, messages and lane memory.
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "base/text.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/futex.h"
 #include "service/log.h"
 #include "service/shell.h"
 
@@ -29,10 +28,6 @@ auto change(ControlPage& page, const Step& step) {
             return made;
         }
     }
-}
-
-void wake(ControlPage& page) {
-    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&page.word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -62,7 +57,7 @@ void Shell::perform(const action::Grant& a) {
         return disconnected(*session);
     }
     to_wake_.push_back(a.client);
-    const Instant at = now();
+    const Instant at = os::now();
     if (session->waiting_since != kNever) session->waited += at - session->waiting_since;
     session->waiting_since = kNever;
     session->told_at = at;
@@ -73,7 +68,7 @@ void Shell::perform(const action::Grant& a) {
 /// see a yield that comes after.
 void Shell::wake_granted() {
     for (const ClientId id : to_wake_) {
-        if (Session* session = find(id)) wake(*session->page);
+        if (Session* session = find(id)) os::wake_all(session->page->word);
     }
     to_wake_.clear();
 }
@@ -122,7 +117,7 @@ bool Shell::map_lane(Session& session, const wire::MapLane& message) {
         return true;
     }
     if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
-    map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
+    map_again_at_ = std::min(map_again_at_, os::now() + kMapAgainAfter);
     return false;
 }
 
@@ -153,10 +148,10 @@ Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     const std::size_t wanted = memory_->pieces_for(size);
     for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
-        const Result<std::vector<wire::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
+        const Result<std::vector<os::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
         if (!pieces) return Error{pieces.error()};
         std::vector<int> descriptors;
-        for (const wire::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
+        for (const os::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
         send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)},
              descriptors);
         session->pieces = end;

@@ -18,23 +18,24 @@
 #include <vector>
 
 #include "base/check.h"
+#include "os/descriptor.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
+#include "wire/framing.h"
 #include "wire/messages.h"
-#include "wire/socket.h"
 
 namespace salus::service {
 
 /// The two ends of a connection: ours, and the one that a server is to adopt. Neither ever waits.
 struct Connected {
-    wire::Descriptor ours;
-    wire::Descriptor theirs;
+    os::Descriptor ours;
+    os::Descriptor theirs;
 };
 
 inline Connected connected_pair() {
     int ends[2] = {-1, -1};
     SALUS_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "a pair of sockets");
-    return {wire::Descriptor(ends[0]), wire::Descriptor(ends[1])};
+    return {os::Descriptor(ends[0]), os::Descriptor(ends[1])};
 }
 
 /// A process that does nothing, in whose name connections can be made: the kernel says that it is the peer.
@@ -85,13 +86,13 @@ private:
     }
 
     int pid_ = -1;
-    wire::Descriptor control_;
+    os::Descriptor control_;
 };
 
 /// A control page and an eventfd, and our end of the connection.
 class RawClient {
 public:
-    explicit RawClient(wire::Descriptor socket)
+    explicit RawClient(os::Descriptor socket)
         : socket_(std::move(socket)),
           file_(::memfd_create("salus-control", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
           notify_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -130,9 +131,9 @@ public:
     int notify_file() const { return notify_.get(); }
 
 private:
-    wire::Descriptor socket_;
-    wire::Descriptor file_;
-    wire::Descriptor notify_;
+    os::Descriptor socket_;
+    os::Descriptor file_;
+    os::Descriptor notify_;
     ControlPage* page_ = nullptr;
 };
 

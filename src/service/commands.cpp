@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "os/clock.h"
+#include "os/process.h"
+#include "os/socket.h"
 #include "policies/table.h"
 #include "service/log.h"
-#include "service/process.h"
 #include "service/server.h"
 #include "wire/assignments.h"
 #include "wire/pass_on.h"
@@ -115,7 +117,7 @@ json Server::describe(const Session& session, Instant at) const {
 }
 
 json Server::status() const {
-    const Instant at = now();
+    const Instant at = os::now();
     const Engine& engine = shell_->engine();
     json service;
     service["pid"] = ::getpid();
@@ -201,7 +203,7 @@ Instant Server::next_long_wait() {
 
 /// `salus run` is told and does not ask: what it costs the service must not grow with the number of jobs.
 void Server::tell_long_waits() {
-    const Instant at = now();
+    const Instant at = os::now();
     for (const auto& [id, session] : shell_->sessions()) {
         Job* job = to_be_told_of(*session);
         if (!job || at - session->waiting_since < kLongWait) continue;
@@ -221,7 +223,7 @@ void Server::tell_long_waits() {
 // ------------------------------------------------------------------------------------------------------ commands by name
 
 /// By number, or by name if only one job that the peer may control has it.
-Result<std::vector<std::uint32_t>> Server::jobs_named(const wire::Peer& peer, std::string_view which) const {
+Result<std::vector<std::uint32_t>> Server::jobs_named(const os::Peer& peer, std::string_view which) const {
     std::vector<std::uint32_t> found;
     const auto number = parse_integer(which);
     for (const auto& [id, job] : jobs_) {
@@ -278,23 +280,23 @@ Server::Reply Server::kill(std::uint32_t job, bool at_once) {
     const int signal = at_once ? SIGKILL : SIGTERM;
     const Job& known = jobs_.at(job);
     const std::vector<Session*> sessions = sessions_of(job);
-    ChildProcess command;
+    os::ChildProcess command;
     for (const Session* session : sessions) {
-        if (known.runner_pid != 0 && !command.pidfd) command = child_above(session->pid, known.runner_pid);
+        if (known.runner_pid != 0 && !command.pidfd) command = os::child_above(session->pid, known.runner_pid);
     }
-    if (command.pidfd) send_signal(command.pidfd.get(), signal);
+    if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
     // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
     else if (known.runner_pid != 0)
-        send_signal(open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
+        os::send_signal(os::open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
     for (Session* session : sessions) {
         shell_->pause(*session, false);
-        if (session->pid != command.pid) send_signal(session->pidfd.get(), signal);
+        if (session->pid != command.pid) os::send_signal(session->pidfd.get(), signal);
     }
     log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
     return {true, "{}"};
 }
 
-Server::Reply Server::command(const wire::Peer& peer, std::string_view line) {
+Server::Reply Server::command(const os::Peer& peer, std::string_view line) {
     std::vector<std::string_view> words;
     for (const std::string_view word : split(line, ' ')) {
         if (!word.empty()) words.push_back(word);

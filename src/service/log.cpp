@@ -1,12 +1,11 @@
 #include "service/log.h"
 
-#include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
 
 #include "base/characters.h"
+#include "os/clock.h"
 #include "service/log_limit.h"
 #include "service/shell.h"
 
@@ -30,16 +29,13 @@ void set_log_level(LogLevel level) { level_now = level; }
 bool logs(LogLevel level) { return level <= level_now; }
 
 void write_log_line(LogLevel level, std::string_view text) {
-    timeval now{};
-    ::gettimeofday(&now, nullptr);
-    tm local{};
-    ::localtime_r(&now.tv_sec, &local);
-    const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {:<7} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
-                                         now.tv_usec / 1000, kNames[static_cast<std::size_t>(level)], printable(text));
+    const os::TimeOfDay now = os::local_time_of_day();
+    const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {:<7} {}\n", now.hour, now.minute, now.second,
+                                         now.millisecond, kNames[static_cast<std::size_t>(level)], printable(text));
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
-bool admits_line_of_peer() { return peers_limit.admits(now()); }
+bool admits_line_of_peer() { return peers_limit.admits(os::now()); }
 Instant held_back_due() { return peers_limit.due(); }
 
 void tell_held_back() {

@@ -1,12 +1,7 @@
 #include "service/mps.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,8 +18,13 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "os/file.h"
+#include "os/lock.h"
+#include "os/poll.h"
+#include "os/process.h"
+#include "os/program.h"
+#include "os/socket.h"
 #include "service/log.h"
-#include "service/process.h"
 
 namespace salus::service {
 namespace {
@@ -40,45 +40,20 @@ constexpr std::string_view kRuns = "runs", kQuits = "quits";
 constexpr std::array<std::string_view, 5> kFiles = {"control", "control_lock", "control_privileged", "log",
                                                     "nvidia-cuda-mps-control.pid"};
 constexpr Duration kLook = milliseconds(10);
-
-/// Empty if there is none.
-std::string find_program() {
-    const char* path = std::getenv("PATH");
-    std::string_view left = path ? path : "";
-    std::vector<std::string> directories;
-    while (!left.empty()) {
-        const std::size_t end = std::min(left.find(':'), left.size());
-        directories.emplace_back(left.substr(0, end));
-        left.remove_prefix(std::min(end + 1, left.size()));
-    }
-    directories.insert(directories.end(), {"/usr/bin", "/usr/local/nvidia/bin"});
-    for (const std::string& directory : directories) {
-        std::string program = directory + "/" + kProgram;
-        if (directory.starts_with('/') && ::access(program.c_str(), X_OK) == 0) return program;
-    }
-    return "";
-}
-
 /// A killed service may hold its lock for a moment longer.
-bool take_lock(int directory) {
-    for (int tries = 0; tries < 200; ++tries) {
-        if (::flock(directory, LOCK_EX | LOCK_NB) == 0) return true;
-        ::poll(nullptr, 0, 10);
-    }
-    return false;
-}
+constexpr Duration kDirectoryPatience = seconds(2);
 
 /// Made if need be, closed to others, and locked.
-Result<wire::Descriptor> take_directory(const std::string& path) {
+Result<os::Descriptor> take_directory(const std::string& path) {
     std::error_code error;
     fs::create_directories(fs::path(path).parent_path(), error);
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Error{path + ": " + std::strerror(errno)};
-    wire::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    os::Descriptor directory = os::open_file(path, os::Open::kDirectory);
     struct stat status {};
     if (!directory || ::fstat(directory.get(), &status) != 0) return Error{path + ": " + std::strerror(errno)};
     if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
     if (::fchmod(directory.get(), 0700) != 0) return Error{path + ": " + std::strerror(errno)};
-    if (!take_lock(directory.get())) return Error{"another service runs MPS in " + path};
+    if (!os::take_lock(directory.get(), kDirectoryPatience)) return Error{"another service runs MPS in " + path};
     return directory;
 }
 
@@ -94,26 +69,14 @@ void clear(const std::string& directory) {
     for (const fs::path& path : made) fs::remove(path, error);
 }
 
-bool gone_within(int pidfd, Duration limit) {
-    pollfd watched{pidfd, POLLIN, 0};
-    return ::poll(&watched, 1, static_cast<int>(limit.ns / 1'000'000)) == 1;
-}
-
-/// As the process was started.
-bool has_variable(int pid, const std::string& variable) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
-    for (std::string entry; std::getline(file, entry, '\0');) {
-        if (entry == variable) return true;
-    }
-    return false;
-}
+bool gone_within(int pidfd, Duration limit) { return os::readable_within(pidfd, limit); }
 
 std::string sees_only(const std::string& gpu_uuid) { return "CUDA_VISIBLE_DEVICES=" + gpu_uuid; }
 std::string pipes_are(const std::string& directory) { return "CUDA_MPS_PIPE_DIRECTORY=" + directory; }
 
 struct Predecessor {
     pid_t pid = -1;
-    wire::Descriptor pidfd;  ///< empty if there is none
+    os::Descriptor pidfd;  ///< empty if there is none
     bool quits = false;
 };
 
@@ -123,52 +86,18 @@ Predecessor find_predecessor(const std::string& logs, const std::string& pipes) 
     std::string state;
     std::ifstream(fs::path(logs) / kPidFile) >> found.pid >> state;
     if (found.pid <= 0) return {};
-    found.pidfd = open_pidfd(found.pid);
+    found.pidfd = os::open_pidfd(found.pid);
     found.quits = state == kQuits;
     // The number may be another's by now; what the descriptor stands for cannot change any more.
-    if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !has_variable(found.pid, pipes_are(pipes))) return {};
+    if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !os::was_started_with(found.pid, pipes_are(pipes)))
+        return {};
     return found;
 }
 
-std::vector<std::string> environment_with(const std::vector<std::string>& ours) {
-    std::vector<std::string> all = ours;
-    for (char** entry = environ; *entry; ++entry) {
-        const std::string_view theirs = *entry;
-        const std::string_view name = theirs.substr(0, theirs.find('='));
-        const bool replaced = std::ranges::any_of(
-            ours, [&](std::string_view own) { return own.starts_with(name) && own.substr(name.size()).starts_with('='); });
-        if (!replaced) all.emplace_back(theirs);
-    }
-    return all;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    return pointers;
-}
-
-/// In a session of its own, so that what a terminal sends does not reach it.
-pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, int input, int output) {
-    const std::vector<char*> arguments = pointers_to(command);
-    const std::vector<char*> variables = pointers_to(environment);
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    // From here on only what is safe after a fork of a process with threads, which the CUDA driver starts.
-    ::setsid();
-    sigset_t none;  // the service blocks SIGTERM, which would be passed on
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int signal : {SIGTERM, SIGINT, SIGPIPE}) ::signal(signal, SIG_DFL);
-    ::dup2(input, STDIN_FILENO);
-    ::dup2(output, STDOUT_FILENO);
-    ::dup2(output, STDERR_FILENO);
-    ::close_range(3, ~0u, 0);
-    ::execve(arguments[0], arguments.data(), variables.data());
-    constexpr std::string_view sorry = "it cannot be executed\n";
-    static_cast<void>(!::write(STDERR_FILENO, sorry.data(), sorry.size()));
-    ::_exit(127);
+/// In a session of its own, so that what a terminal sends does not reach it; without the service's blocked signals.
+Result<int> launch_apart(std::vector<std::string> command, const std::vector<std::string>& environment, int input,
+                         int output) {
+    return os::spawn({std::move(command), environment, input, output, os::Launch::Leads::kSession, /*fresh=*/true});
 }
 
 }  // namespace
@@ -181,7 +110,7 @@ bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wa
 
 // ---------------------------------------------------------------------------------------------------------------- start
 
-Mps::Mps(std::string logs, wire::Descriptor lock, MpsPatience patience)
+Mps::Mps(std::string logs, os::Descriptor lock, MpsPatience patience)
     : logs_(std::move(logs)), pipes_(logs_), lock_(std::move(lock)), patience_(patience) {}
 
 Result<std::unique_ptr<Mps>> Mps::start(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
@@ -207,21 +136,21 @@ std::unique_ptr<Mps> Mps::find(const std::string& directory, const std::string& 
 Result<std::unique_ptr<Mps>> Mps::prepare(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience) {
     // Clients have working directories of their own.
     const std::string path = fs::absolute(directory).lexically_normal().string();
-    Result<wire::Descriptor> lock = take_directory(path);
+    Result<os::Descriptor> lock = take_directory(path);
     if (!lock) return Error{lock.error()};
     std::unique_ptr<Mps> mps(new Mps(path, std::move(lock).value(), patience));
-    mps->program_ = find_program();
+    mps->program_ = os::find_program(kProgram, {"/usr/bin", "/usr/local/nvidia/bin"});
     if (mps->program_.empty()) return Error{std::string("MPS cannot be started: there is no ") + kProgram};
     if (!mps->find_place_for_pipes()) return Error{std::string("/tmp: ") + std::strerror(errno)};
     mps->environment_ =
-        environment_with({pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, sees_only(gpu_uuid)});
+        os::environment_with({pipes_are(mps->pipes_), "CUDA_MPS_LOG_DIRECTORY=" + mps->logs_, sees_only(gpu_uuid)});
     return mps;
 }
 
 /// Where the directory's name is too long for a socket they are in /tmp, and a link in the directory leads there: also the
 /// service that comes after a killed one.
 bool Mps::find_place_for_pipes() {
-    if (logs_.size() + kLongestSocket.size() < sizeof(sockaddr_un::sun_path)) return true;
+    if (logs_.size() + kLongestSocket.size() <= os::kSocketPathMax) return true;
     const std::string link = logs_ + "/pipes";
     std::error_code error;
     const fs::path before = fs::read_symlink(link, error);
@@ -240,7 +169,7 @@ bool Mps::find_place_for_pipes() {
 
 bool Mps::take_over(const std::string& gpu_uuid) {
     Predecessor left = find_predecessor(logs_, pipes_);
-    if (!left.pidfd || left.quits || !has_variable(left.pid, sees_only(gpu_uuid))) return false;
+    if (!left.pidfd || left.quits || !os::was_started_with(left.pid, sees_only(gpu_uuid))) return false;
     if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;
     pid_ = left.pid;
     pidfd_ = std::move(left.pidfd);
@@ -252,28 +181,29 @@ bool Mps::take_over(const std::string& gpu_uuid) {
 void Mps::end_predecessor() const {
     const Predecessor found = find_predecessor(logs_, pipes_);
     if (!found.pidfd) return;
-    send_signal(found.pidfd.get(), SIGTERM);
+    os::send_signal(found.pidfd.get(), SIGTERM);
     if (gone_within(found.pidfd.get(), patience_.terminate)) return;
-    send_signal(found.pidfd.get(), SIGKILL);
+    os::send_signal(found.pidfd.get(), SIGKILL);
     gone_within(found.pidfd.get(), patience_.terminate);
 }
 
 void Mps::write_pid(std::string_view state) const {
-    std::ofstream file(logs_ + "/" + std::string(kPidFile));
-    file << pid_ << ' ' << state << '\n' << std::flush;
-    if (!file) log(LogLevel::kWarning, "{}: cannot be written; should this service be killed, its MPS is not found", logs_);
+    const auto written = os::write_file(logs_ + "/" + std::string(kPidFile), fmt::format("{} {}\n", pid_, state));
+    if (!written)
+        log(LogLevel::kWarning, "{}: cannot be written; should this service be killed, its MPS is not found", logs_);
 }
 
 Result<bool> Mps::launch() {
     end_predecessor();
     clear(pipes_);
-    const wire::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    const os::Descriptor nothing = os::open_file("/dev/null", os::Open::kRead);
+    const os::Descriptor out = os::open_file(output(), os::Open::kReplace);
     if (!nothing || !out) return Error{output() + ": " + std::strerror(errno)};
-    pid_ = spawn({program_, "-f"}, environment_, nothing.get(), out.get());
-    if (pid_ < 0) return Error{std::string("fork: ") + std::strerror(errno)};
+    const Result<int> child = launch_apart({program_, "-f"}, environment_, nothing.get(), out.get());
+    if (!child) return Error{child.error()};
+    pid_ = child.value();
     write_pid(kRuns);
-    pidfd_ = open_pidfd(pid_);  // not reaped yet, so the number is still its own
+    pidfd_ = os::open_pidfd(pid_);  // not reaped yet, so the number is still its own
     if (!pidfd_) return Error{std::string("pidfd_open: ") + std::strerror(errno)};
     return true;
 }
@@ -301,12 +231,10 @@ std::string Mps::why_gone() const {
     if (pid_ < 0) return "MPS was stopped";
     if (!is_gone()) return "";
     const std::string said = last_words();
-    siginfo_t end{};
-    if (taken_over_ || ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0) {
-        return "MPS has ended" + (said.empty() ? "" : ": " + said);
-    }
-    return fmt::format("MPS {} {}{}{}", end.si_code == CLD_EXITED ? "ended with status" : "was ended by signal",
-                       end.si_status, said.empty() ? "" : ": ", said);
+    const auto end = taken_over_ ? std::nullopt : os::look_for_end(pid_);
+    if (!end) return "MPS has ended" + (said.empty() ? "" : ": " + said);
+    return fmt::format("MPS {} {}{}{}", end->by_signal ? "was ended by signal" : "ended with status", end->number,
+                       said.empty() ? "" : ": ", said);
 }
 
 void Mps::stop() {
@@ -316,10 +244,10 @@ void Mps::stop() {
         if (!ends_when_asked()) {
             // Its session, which has its server: a child's number is its own until it is reaped, any other's while it runs.
             if (!taken_over_ || !is_gone()) ::kill(-pid_, SIGKILL);
-            send_signal(pidfd_.get(), SIGKILL);
+            os::send_signal(pidfd_.get(), SIGKILL);
         }
         if (taken_over_) gone_within(pidfd_.get(), patience_.terminate);
-        else ::waitpid(pid_, nullptr, 0);
+        else os::wait_for_end(pid_);
         pid_ = -1;
         pidfd_.reset();
         clear(pipes_);
@@ -341,7 +269,7 @@ void Mps::leave() {
 bool Mps::ends_when_asked() {
     if (!pidfd_ || is_gone()) return false;
     if (quits()) return true;
-    send_signal(pidfd_.get(), SIGTERM);
+    os::send_signal(pidfd_.get(), SIGTERM);
     if (gone_within(pidfd_.get(), patience_.terminate)) return true;
     log(LogLevel::kWarning, "MPS does not end when asked to and is killed");
     return false;
@@ -349,27 +277,25 @@ bool Mps::ends_when_asked() {
 
 /// The same program, without arguments, passes on commands.
 bool Mps::quits() {
-    int ends[2] = {-1, -1};
     if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;  // it never came up
-    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
-    const wire::Descriptor input(ends[0]);
-    wire::Descriptor command(ends[1]);
-    const wire::Descriptor out(::open(output().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    auto pipe = os::make_pipe();
+    if (!pipe) return false;
+    auto& [input, command] = *pipe;
+    const os::Descriptor out = os::open_file(output(), os::Open::kAppend);
     constexpr std::string_view quit = "quit\n";  // a pipe holds that much
-    if (!out || ::write(command.get(), quit.data(), quit.size()) != static_cast<ssize_t>(quit.size())) return false;
+    if (!out || !os::write_all(command.get(), quit)) return false;
     command.reset();
-    const pid_t messenger = spawn({program_}, environment_, input.get(), out.get());
-    if (messenger < 0) return false;
+    const Result<int> messenger = launch_apart({program_}, environment_, input.get(), out.get());
+    if (!messenger) return false;
     bool gone = false;
     bool told = true;
     for (Duration waited; !gone && told && waited < patience_.quit; waited += kLook) {
         gone = gone_within(pidfd_.get(), kLook);
-        siginfo_t end{};
-        ::waitid(P_PID, static_cast<id_t>(messenger), &end, WEXITED | WNOHANG | WNOWAIT);
-        told = end.si_pid == 0 || end.si_status == 0;
+        const auto end = os::look_for_end(messenger.value());
+        told = !end || end->number == 0;
     }
-    ::kill(messenger, SIGKILL);
-    ::waitpid(messenger, nullptr, 0);
+    ::kill(messenger.value(), SIGKILL);
+    os::wait_for_end(messenger.value());
     return gone;
 }
 

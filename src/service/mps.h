@@ -1,16 +1,14 @@
 // NVIDIA's MPS, run by the service: through it, kernels of several processes run on the device at the same time.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "os/descriptor.h"
 #include "service/options.h"
-#include "wire/socket.h"
 
 namespace salus::service {
 
@@ -55,7 +53,7 @@ public:
     void leave();
 
 private:
-    Mps(std::string logs, wire::Descriptor lock, MpsPatience patience);
+    Mps(std::string logs, os::Descriptor lock, MpsPatience patience);
     static Result<std::unique_ptr<Mps>> prepare(const std::string& directory, const std::string& gpu_uuid,
                                                 MpsPatience patience);
     bool find_place_for_pipes();
@@ -72,13 +70,13 @@ private:
 
     std::string logs_;
     std::string pipes_;
-    wire::Descriptor lock_;  ///< on the directory of the logs
+    os::Descriptor lock_;  ///< on the directory of the logs
     MpsPatience patience_;
     std::string program_;
     std::vector<std::string> environment_;
-    pid_t pid_ = -1;
+    int pid_ = -1;
     bool taken_over_ = false;  ///< then it is no child of ours
-    wire::Descriptor pidfd_;
+    os::Descriptor pidfd_;
 };
 
 }  // namespace salus::service

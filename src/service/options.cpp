@@ -13,9 +13,9 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "os/places.h"
+#include "os/trust.h"
 #include "policies/table.h"
-#include "wire/socket.h"
-#include "wire/trust.h"
 
 namespace salus::service {
 namespace {
@@ -33,7 +33,7 @@ Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
 /// As for `salus`, but never the machine's, which has to be asked for.
 std::string socket_by_default() {
     const char* named = std::getenv("SALUS_SOCKET");
-    return named && *named ? wire::absolute_path(named) : wire::user_socket();
+    return named && *named ? os::absolute_path(named) : os::user_socket();
 }
 
 std::optional<MpsMode> mps_mode_from(const std::string& name) {
@@ -86,7 +86,7 @@ std::string OptionsParser::explain(const CLI::ParseError& error) const {
     return path.empty() ? error.what() : path + ": " + error.what();
 }
 
-std::string default_configuration_file() { return wire::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
+std::string default_configuration_file() { return os::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
 
 OptionsParser::OptionsParser(CLI::App& program) {
     auto reader = std::make_shared<FileReader>(program);
@@ -94,7 +94,7 @@ OptionsParser::OptionsParser(CLI::App& program) {
     program.config_formatter(std::move(reader));
     program
         .set_config("--config", default_configuration_file(), "a TOML file with any of these options, without the dashes")
-        ->check(CLI::Validator([](const std::string& path) { return wire::why_distrusted(path).value_or(""); }, ""));
+        ->check(CLI::Validator([](const std::string& path) { return os::why_distrusted(path).value_or(""); }, ""));
     program.allow_config_extras(CLI::config_extras_mode::error);
     program.add_option("--policy", plain_.policy, "who runs next: fifo, srtf, las, fair, rr, priority, pack")
         ->capture_default_str();
@@ -113,7 +113,7 @@ OptionsParser::OptionsParser(CLI::App& program) {
         ->capture_default_str();
     program.add_option("--socket", plain_.socket, "where to listen (default: " + socket_by_default() + ")");
     program.add_option("--state", plain_.state,
-                       "directory for trace, logs and history (default: " + wire::default_state_directory() + ")");
+                       "directory for trace, logs and history (default: " + os::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
     program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
     program
@@ -151,8 +151,8 @@ Options OptionsParser::finish() const {
                                    fmt::format("must be from 1 to {}; got '{}'", kConnectionsMax, most));
     if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
-    options.socket = options.socket.empty() ? socket_by_default() : wire::absolute_path(options.socket);
-    options.state = options.state.empty() ? wire::default_state_directory() : wire::absolute_path(options.state);
+    options.socket = options.socket.empty() ? socket_by_default() : os::absolute_path(options.socket);
+    options.state = options.state.empty() ? os::default_state_directory() : os::absolute_path(options.state);
     return options;
 }
 

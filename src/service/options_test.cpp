@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include <CLI/CLI.hpp>
 
-#include "wire/socket.h"
+#include "os/places.h"
 
 namespace salus::service {
 namespace {
@@ -113,8 +113,8 @@ const std::vector<Row> kRows = {
 TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
     const Outcome outcome = parse({});
     Options defaults;
-    defaults.socket = wire::user_socket();
-    defaults.state = wire::default_state_directory();
+    defaults.socket = os::user_socket();
+    defaults.state = os::default_state_directory();
     EXPECT_EQ(outcome.text(), shown(defaults));
     EXPECT_EQ(outcome.options.socket, directory_ + "/XDG_RUNTIME_DIR/salus/socket");
     EXPECT_EQ(outcome.options.state, directory_ + "/XDG_STATE_HOME/salus");
@@ -201,21 +201,21 @@ TEST_F(ServiceOptionsTest, RelativePathsAreAgainstTheWorkingDirectory) {
     ::setenv("SALUS_STATE", "elsewhere", 1);
     EXPECT_EQ(parse({}).options.socket, here + "/elsewhere/socket");
     EXPECT_EQ(parse({}).options.state, here + "/elsewhere");
-    EXPECT_EQ(wire::default_socket(), here + "/elsewhere/socket");
+    EXPECT_EQ(os::default_socket(), here + "/elsewhere/socket");
     ::unsetenv("SALUS_STATE");
     ::setenv("XDG_STATE_HOME", "relative", 1);
-    EXPECT_EQ(wire::default_state_directory(), directory_ + "/HOME/.local/state/salus") << "invalid, says the specification";
+    EXPECT_EQ(os::default_state_directory(), directory_ + "/HOME/.local/state/salus") << "invalid, says the specification";
 }
 
 TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     ::unsetenv("XDG_STATE_HOME");
     ::setenv("XDG_CONFIG_HOME", "", 1);
-    EXPECT_EQ(wire::default_state_directory(), directory_ + "/HOME/.local/state/salus");
+    EXPECT_EQ(os::default_state_directory(), directory_ + "/HOME/.local/state/salus");
     EXPECT_EQ(default_configuration_file(), directory_ + "/HOME/.config/salus/salusd.toml");
     ::unsetenv("HOME");
-    EXPECT_EQ(wire::default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
+    EXPECT_EQ(os::default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
     ::setenv("SALUS_STATE", "/somewhere/else", 1);
-    EXPECT_EQ(wire::default_state_directory(), "/somewhere/else");
+    EXPECT_EQ(os::default_state_directory(), "/somewhere/else");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bad values
@@ -278,7 +278,7 @@ TEST_F(ServiceOptionsTest, TheSocketFollowsTheEnvironmentUnlessItIsGiven) {
     EXPECT_EQ(parse({}).options.socket, "/somewhere/socket");
     EXPECT_EQ(parse({"--socket", "/else/socket"}).options.socket, "/else/socket");
     ::setenv("SALUS_SOCKET", "", 1);
-    EXPECT_EQ(parse({}).options.socket, wire::user_socket());
+    EXPECT_EQ(parse({}).options.socket, os::user_socket());
 }
 
 }  // namespace

@@ -1,33 +1,26 @@
 #include "service/roster.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "os/file.h"
+#include "os/process.h"
 #include "service/log.h"
-#include "service/process.h"
 
 namespace salus::service {
 
 bool write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
-    const std::string draft = path + ".new";
-    {
-        std::ofstream file(draft, std::ios::trunc);
-        file << "# pid start-time lane lane-bytes persistent-bytes\n";
-        for (const RosterEntry& e : entries) {
-            file << e.pid << ' ' << e.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' ' << e.persistent.count
-                 << '\n';
-        }
-        if (!file.flush()) {
-            log(LogLevel::kWarning, "the roster cannot be written: {}", draft);
-            return false;
-        }
+    std::ostringstream text;
+    text << "# pid start-time lane lane-bytes persistent-bytes\n";
+    for (const RosterEntry& e : entries) {
+        text << e.pid << ' ' << e.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' ' << e.persistent.count
+             << '\n';
     }
-    if (std::rename(draft.c_str(), path.c_str()) == 0) return true;
-    log(LogLevel::kWarning, "the roster cannot be written: {}", path);
-    return false;
+    const Result<os::Written> written = os::replace_file(path, text.str());
+    if (!written) log(LogLevel::kWarning, "the roster is not kept: {}", written.error());
+    return written.ok();
 }
 
 std::vector<RosterEntry> read_roster(const std::string& path) {
@@ -43,7 +36,9 @@ std::vector<RosterEntry> read_roster(const std::string& path) {
     return entries;
 }
 
-bool is_alive(const RosterEntry& entry) { return start_time_of(entry.pid) == entry.start_time && !has_ended(entry.pid); }
+bool is_alive(const RosterEntry& entry) {
+    return os::start_time_of(entry.pid) == entry.start_time && !os::has_ended(entry.pid);
+}
 
 Bytes held_by(const std::vector<RosterEntry>& entries) {
     Bytes sum;

@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
+#include "os/process.h"
 #include "service/log.h"
-#include "service/process.h"
 
 namespace salus::service {
 namespace {
@@ -46,7 +46,7 @@ protected:
     std::string path_;
 };
 
-RosterEntry myself() { return {::getpid(), start_time_of(::getpid()).value_or(0), 0, mebibytes(2), mebibytes(3)}; }
+RosterEntry myself() { return {::getpid(), os::start_time_of(::getpid()).value_or(0), 0, mebibytes(2), mebibytes(3)}; }
 
 TEST_F(RosterTest, IsReadAsItWasWritten) {
     const std::vector<RosterEntry> entries = {
@@ -146,7 +146,7 @@ TEST_F(RosterTest, AliveIsThatVeryProcess) {
         ::pause();
         ::_exit(0);
     }
-    const RosterEntry of_child{child, start_time_of(child).value_or(0), 0, {}, {}};
+    const RosterEntry of_child{child, os::start_time_of(child).value_or(0), 0, {}, {}};
     EXPECT_TRUE(is_alive(of_child));
     ::kill(child, SIGKILL);
     siginfo_t end{};

@@ -1,9 +1,8 @@
 #include "service/run_history.h"
 
-#include <time.h>
-
 #include <algorithm>
 
+#include "os/clock.h"
 #include "service/log.h"
 
 namespace salus::service {
@@ -11,12 +10,6 @@ namespace {
 
 /// Clients wait while the service waits for the file.
 constexpr Duration kPatience = milliseconds(50);
-
-double unix_time_s() {
-    timespec time{};
-    ::clock_gettime(CLOCK_REALTIME, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 }  // namespace
 
@@ -43,7 +36,7 @@ history::Figures RunHistory::recall(unsigned uid, history::CommandKeys keys) {
 
 void RunHistory::record(history::Run run) {
     if (!store_ || run.keys.command == 0) return;
-    run.ended_at_s = unix_time_s();
+    run.ended_at_s = os::unix_time_s();
     const Result<bool> recorded = store_->record(run);
     if (!recorded) log(LogLevel::kWarning, "a run is not remembered: {}", recorded.error());
 }

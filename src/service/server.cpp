@@ -1,15 +1,9 @@
 #include "service/server.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,22 +11,19 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 
 #include "device/cuda/cuda_lane_memory.h"
 #include "device/host/host_lane_memory.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/lock.h"
+#include "os/process.h"
+#include "os/timespec.h"
+#include "os/trust.h"
 #include "service/log.h"
-#include "service/process.h"
-#include "wire/trust.h"
 
 namespace salus::service {
 namespace {
-
-/// Only the moment counts at which they came. What is no socket has nothing to be read.
-void discard_signals(int socket) {
-    char signals[256];
-    for (int i = 0; i < 16 && ::recv(socket, signals, sizeof signals, MSG_DONTWAIT) == sizeof signals; ++i) {}
-}
 
 /// Without a descriptor for the next connection, how long it is left to wait.
 constexpr Duration kAcceptPause = milliseconds(500);
@@ -44,62 +35,49 @@ constexpr Bytes kWeightsGuess = mebibytes(128);
 constexpr Bytes kToLearn = gibibytes(1);
 constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
 constexpr Duration kStartPatience = seconds(60);
-/// Ten milliseconds each.
-constexpr int kLockTries = 1000;
+/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
+/// will when its device has started.
+constexpr Duration kLockPatience = seconds(10);
 
 /// What an earlier service wrote is read back: roster, history, trace.
 std::optional<std::string> why_distrusted_in(const std::string& directory) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
         if (!entry.is_regular_file(error)) continue;
-        if (auto why = wire::why_distrusted(entry.path().string())) return why;
+        if (auto why = os::why_distrusted(entry.path().string())) return why;
     }
     return std::nullopt;
 }
 
-/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
-/// will when its device has started. `socket` says where, if that is known.
-bool take_lock(int lock, const std::function<std::string()>& socket) {
-    for (int tries = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++tries) {
-        if (errno != EWOULDBLOCK) return true;  // a file system without locks
-        const std::string listens_at = socket();
-        if (tries == kLockTries || (!listens_at.empty() && wire::connect_to(listens_at))) return false;
-        const timespec pause{0, 10'000'000};
-        ::nanosleep(&pause, nullptr);
-    }
-    return true;
-}
-
-Result<wire::Descriptor> open_lock(const std::string& path) {
-    wire::Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return Error{path + ": " + std::strerror(errno)};
-    return lock;
-}
-
-Result<wire::Descriptor> lock_socket(const std::string& socket) {
-    Result<wire::Descriptor> lock = open_lock(socket + ".lock");
-    if (lock && !take_lock(lock.value().get(), [&] { return socket; })) return Error{"another service runs at " + socket};
+Result<os::Descriptor> lock_socket(const std::string& socket) {
+    Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
+    const auto listens = [&] { return os::connect_to(socket).ok(); };
+    if (lock && !os::take_lock(lock.value().get(), kLockPatience, listens))
+        return Error{"another service runs at " + socket};
     return lock;
 }
 
 /// Trace, roster and history have one writer. The lock holds the path of its socket.
-Result<wire::Descriptor> lock_state(const Options& options) {
-    Result<wire::Descriptor> lock = open_lock(options.state + "/lock");
+Result<os::Descriptor> lock_state(const Options& options) {
+    Result<os::Descriptor> lock = os::open_lock(options.state + "/lock");
     if (!lock) return lock;
     const int file = lock.value().get();
     const auto socket_of_holder = [file] {
-        std::array<char, sizeof(sockaddr_un::sun_path)> path{};
+        std::array<char, os::kSocketPathMax> path{};
         const ssize_t size = ::pread(file, path.data(), path.size(), 0);
         return std::string(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
     };
-    if (!take_lock(file, socket_of_holder)) {
+    const auto listens = [&] {
+        const std::string socket = socket_of_holder();
+        return !socket.empty() && os::connect_to(socket);
+    };
+    if (!os::take_lock(file, kLockPatience, listens)) {
         return Error{options.state + " is in use by another service, at " + socket_of_holder() +
                      "; --state or SALUS_STATE names another directory"};
     }
     std::error_code error;
     const std::string socket = std::filesystem::absolute(options.socket, error).string();
-    const auto size = static_cast<ssize_t>(socket.size());
-    if (::ftruncate(file, 0) != 0 || ::pwrite(file, socket.data(), socket.size(), 0) != size)
+    if (::ftruncate(file, 0) != 0 || !os::write_all_at(file, std::as_bytes(std::span(socket)), 0))
         return Error{options.state + "/lock: " + std::strerror(errno)};
     return lock;
 }
@@ -131,14 +109,14 @@ std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{w
 
 Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     const std::string directory = std::filesystem::path(options.socket).parent_path().string();
-    const Result<bool> made = wire::make_private_directory(directory);
+    const Result<bool> made = os::make_private_directory(directory);
     if (!made) return Error{made.error()};
-    const Result<bool> made_state = wire::make_private_directory(options.state);
+    const Result<bool> made_state = os::make_private_directory(options.state);
     if (!made_state) return Error{made_state.error()};
     if (const auto why = why_distrusted_in(options.state)) return Error{*why};
-    Result<wire::Descriptor> lock = lock_socket(options.socket);
+    Result<os::Descriptor> lock = lock_socket(options.socket);
     if (!lock) return Error{lock.error()};
-    Result<wire::Descriptor> state_lock = lock_state(options);
+    Result<os::Descriptor> state_lock = lock_state(options);
     if (!state_lock) return Error{state_lock.error()};
     Result<std::unique_ptr<device::LaneMemory>> memory = open_device(options.device);
     if (!memory) return Error{memory.error()};
@@ -157,7 +135,7 @@ Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memor
       history_(options.state),
       shell_(std::make_unique<Shell>(options, std::move(memory))),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      started_(now()) {
+      started_(os::now()) {
     shell_->on_departure([this](const Session& session) {
         const auto job = jobs_.find(session.job);
         if (job != jobs_.end()) job->second.gone = whole_of(job->second.gone, shell_->figures_of(session));
@@ -171,29 +149,15 @@ Server::~Server() {
 }
 
 Result<bool> Server::listen() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (options_.socket.size() >= sizeof address.sun_path)
-        return Error{"the path of the socket is too long: " + options_.socket};
-    std::memcpy(address.sun_path, options_.socket.data(), options_.socket.size());
-    struct stat there {};
-    if (::lstat(options_.socket.c_str(), &there) == 0) {
-        if (!S_ISSOCK(there.st_mode)) return Error{options_.socket + " is there, and is no socket"};
-        ::unlink(options_.socket.c_str());  // left by one that was killed: we have the lock
-    }
-    wire::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-        return Error{options_.socket + ": " + std::strerror(errno)};
-    }
     // Whoever may connect is then judged by credentials. The directory is closed to others unless they are wanted.
     const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
     if (made_directory_ && options_.all_users) ::chmod(directory.c_str(), 0755);
-    ::chmod(options_.socket.c_str(), options_.all_users ? 0666 : 0600);
-    if (::listen(socket.get(), 128) != 0) return Error{options_.socket + ": " + std::strerror(errno)};
+    Result<os::Descriptor> socket = os::listen_at(options_.socket, options_.all_users ? 0666 : 0600);
+    if (!socket) return Error{socket.error()};
 
     const sigset_t stops = stop_signals();
-    signals_ = wire::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
-    listener_ = std::move(socket);
+    signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+    listener_ = std::move(socket).value();
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
         !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN) || (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))) {
         return Error{std::string("epoll: ") + std::strerror(errno)};
@@ -249,7 +213,7 @@ bool Server::may_start(Job& job) {
         if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
         if (!other.may_start) continue;
         const std::vector<Session*> sessions = sessions_of(id);
-        const bool starting = sessions.empty() && now() - other.may_start_since < kStartPatience;
+        const bool starting = sessions.empty() && os::now() - other.may_start_since < kStartPatience;
         const bool is_new = !sessions.empty() && sessions[0]->page->iterations < kKnownAfter;
         const Client* client = is_new ? engine.find(sessions[0]->id) : nullptr;
         if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved : Bytes{}), Bytes{});
@@ -260,7 +224,7 @@ bool Server::may_start(Job& job) {
     const Bytes to_learn = std::max(kToLearn - lanes, Bytes{});
     if (!alone && engine.reserved() + taken + to_learn + needs_to_start(job) > engine.capacity()) return false;
     job.may_start = true;
-    job.may_start_since = now();
+    job.may_start_since = os::now();
     return true;
 }
 
@@ -292,10 +256,8 @@ void Server::step(Instant limit) {
         shell_->quiet();
         long_wait_at_ = next_long_wait();
         const Instant until = std::min({limit, shell_->next_tick(), long_wait_at_, accept_again_at_, held_back_due()});
-        timespec patience{};
-        const std::int64_t left = std::max<std::int64_t>((until == kNever ? Duration{} : until - now()).ns, 0);
-        patience.tv_sec = left / 1'000'000'000;
-        patience.tv_nsec = left % 1'000'000'000;
+        const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
+        const timespec patience = os::timespec_of(left);
         count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                until == kNever ? nullptr : &patience, nullptr);
     }
@@ -306,8 +268,8 @@ void Server::step(Instant limit) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
         Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
         if (!session) continue;
-        discard_signals(
-            session->notify.get());  // before the look at the word: one that comes later tells of something later
+        // Before the look at the word: one that comes later tells of something later.
+        os::discard_signals(session->notify.get());
         shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {
@@ -326,7 +288,7 @@ void Server::step(Instant limit) {
     const std::size_t sessions = shell_->sessions().size();
     shell_->tick();
     if (shell_->sessions().size() < sessions) close_without_session();
-    const Instant at = now();
+    const Instant at = os::now();
     if (long_wait_at_ <= at) tell_long_waits();
     if (held_back_due() <= at) tell_held_back();
     if (accept_again_at_ <= at) watch_listener(true);
@@ -336,7 +298,7 @@ void Server::step(Instant limit) {
 
 void Server::accept_all() {
     for (int i = 0; i < 64; ++i) {
-        wire::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        os::Descriptor socket = os::accept_from(listener_.get());
         if (!socket) return accept_failed(errno);
         adopt(std::move(socket));
     }
@@ -360,11 +322,11 @@ void Server::watch_listener(bool watched) {
     if (watched) event.events = EPOLLIN;
     event.data.u64 = tag(static_cast<std::uint32_t>(Watch::kListener), 0);
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
-    accept_again_at_ = watched ? kNever : now() + kAcceptPause;
+    accept_again_at_ = watched ? kNever : os::now() + kAcceptPause;
 }
 
-void Server::adopt(wire::Descriptor socket) {
-    const auto peer = wire::peer_of(socket.get());
+void Server::adopt(os::Descriptor socket) {
+    const auto peer = os::peer_of(socket.get());
     if (!peer) return;
     Connection connection;
     connection.id = next_connection_++;
@@ -422,10 +384,10 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
     if (const auto* command = std::get_if<wire::Command>(&received.message)) {
         const Reply reply = this->command(connection.peer, command->line.view());
-        wire::Descriptor file(::memfd_create("salus-answer", MFD_CLOEXEC));
+        const os::Descriptor file = os::make_memory_file("salus-answer");
         const auto size = static_cast<std::uint64_t>(reply.text.size());
         if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
-        if (!file || ::write(file.get(), reply.text.data(), size) != static_cast<ssize_t>(size)) return false;
+        if (!file || !os::write_all(file.get(), reply.text)) return false;
         const int descriptors[] = {file.get()};
         return wire::send(connection.socket.get(), wire::Answer{reply.ok ? 1u : 0u, size}, descriptors);
     }
@@ -438,7 +400,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     auto session = std::make_unique<Session>();
     session->pid = connection.peer.pid;
     session->uid = connection.peer.uid;
-    session->pidfd = open_pidfd(connection.peer.pid);
+    session->pidfd = os::open_pidfd(connection.peer.pid);
     session->notify = std::move(received.descriptors[1]);
     session->connection = connection.id;
     if (!session->pidfd) return false;  // gone already
@@ -466,7 +428,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     const int socket = connection.socket.get();
     session->socket = std::move(connection.socket);
     // If it is turned down, this is what is left to say so with.
-    wire::Descriptor spare(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    const os::Descriptor spare = os::duplicate(socket);
     Result<Session*> attached = shell_->attach(std::move(session), checked, std::move(received.descriptors[0]));
     if (!attached) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());
@@ -526,7 +488,7 @@ void Server::close(std::uint32_t id) {
     const auto job = jobs_.find(found->second.job);
     if (job != jobs_.end() && job->second.runner_pid == found->second.peer.pid) job->second.runner_pid = 0;
     connections_.erase(found);
-    if (accept_again_at_ != kNever) accept_again_at_ = now();  // there is a descriptor
+    if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // there is a descriptor
     drop_empty_jobs();
 }
 
@@ -574,7 +536,7 @@ Job& Server::add_job(std::uint32_t wanted, std::string_view name, unsigned uid) 
     job.id = id;
     job.name = std::string(name);
     job.uid = uid;
-    job.started = now();
+    job.started = os::now();
     return job;
 }
 

@@ -10,11 +10,13 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
+#include "os/descriptor.h"
+#include "os/socket.h"
 #include "service/mps.h"
 #include "service/options.h"
 #include "service/run_history.h"
 #include "service/shell.h"
-#include "wire/socket.h"
+#include "wire/framing.h"
 
 namespace salus::service {
 
@@ -54,7 +56,7 @@ public:
     void stop() { stopping_ = true; }
 
     /// As if it had connected.
-    void adopt(wire::Descriptor socket);
+    void adopt(os::Descriptor socket);
 
     const Shell& shell() const { return *shell_; }
 
@@ -62,8 +64,8 @@ private:
     enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps };
     struct Connection {
         std::uint32_t id = 0;
-        wire::Descriptor socket;  ///< a client's is its session's
-        wire::Peer peer;
+        os::Descriptor socket;  ///< a client's is its session's
+        os::Peer peer;
         ClientId client = kNoClient;  ///< if it attached
         std::uint32_t job = 0;        ///< of a runner
     };
@@ -101,10 +103,10 @@ private:
         bool ok = true;
         std::string text;
     };
-    Reply command(const wire::Peer& peer, std::string_view line);
+    Reply command(const os::Peer& peer, std::string_view line);
     nlohmann::json status() const;
     nlohmann::json describe(const Session& session, Instant at) const;
-    Result<std::vector<std::uint32_t>> jobs_named(const wire::Peer& peer, std::string_view which) const;
+    Result<std::vector<std::uint32_t>> jobs_named(const os::Peer& peer, std::string_view which) const;
     std::vector<Session*> sessions_of(std::uint32_t job);
     static Reply not_attached(const Job& job);
     Reply set(std::uint32_t job, const std::vector<std::string_view>& words);
@@ -112,13 +114,13 @@ private:
     Reply kill(std::uint32_t job, bool at_once);
 
     Options options_;
-    wire::Descriptor lock_;        ///< of the socket
-    wire::Descriptor state_lock_;  ///< of the directory
+    os::Descriptor lock_;        ///< of the socket
+    os::Descriptor state_lock_;  ///< of the directory
     RunHistory history_;
     std::unique_ptr<Shell> shell_;
-    wire::Descriptor epoll_;
-    wire::Descriptor listener_;
-    wire::Descriptor signals_;
+    os::Descriptor epoll_;
+    os::Descriptor listener_;
+    os::Descriptor signals_;
     std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
     bool offers_mps_ = false;   ///< to new jobs
     std::map<std::uint32_t, Connection> connections_;

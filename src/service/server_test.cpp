@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "core/trace.h"
+#include "os/clock.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
 #include "wire/pass_on.h"
@@ -52,7 +53,7 @@ protected:
     }
 
     void step(int times = 3) {
-        for (int i = 0; i < times; ++i) server_->step(now());
+        for (int i = 0; i < times; ++i) server_->step(os::now());
     }
     std::unique_ptr<RawClient> connect(Connected connected = connected_pair()) {
         server_->adopt(std::move(connected.theirs));

@@ -1,11 +1,8 @@
 // Events in: what clients and the command line do. Actions are in actions.cpp.
 #include "service/shell.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +10,11 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/process.h"
 #include "policies/table.h"
 #include "service/log.h"
-#include "service/process.h"
 #include "wire/assignments.h"
 
 namespace salus::service {
@@ -86,12 +85,6 @@ Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
 
 }  // namespace
 
-Instant now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return {static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
-}
-
 std::uint64_t busy_ns_of(const Session& session, Instant at) {
     const std::uint64_t busy = session.page->busy_ns.load(std::memory_order_relaxed);
     if (session.word().state != control::State::kRunning) return busy;
@@ -118,7 +111,7 @@ Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     log(LogLevel::kInfo, "{} clients of the last service still run and hold {}", orphans_.size(),
         format_bytes(held_by(orphans_)));
     set_capacity();
-    look_at_processes_at_ = now() + kLookAtProcessesEvery;
+    look_at_processes_at_ = os::now() + kLookAtProcessesEvery;
 }
 
 /// What others leave of the device.
@@ -150,7 +143,7 @@ void Shell::feed(const Event& event) {
 }
 
 void Shell::deliver(const Event& event) {
-    const Instant at = now();
+    const Instant at = os::now();
     const std::span<const Action> made = engine_.handle(event, at);
     const std::vector<Action> actions(made.begin(), made.end());
     tidy_lanes();  // first: what becomes free may be promised already
@@ -163,7 +156,7 @@ void Shell::deliver(const Event& event) {
 
 /// How far it has come since the engine last heard, if there is anything to tell.
 void Shell::tell_progress(Session& session) {
-    const Instant at = now();
+    const Instant at = os::now();
     const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
     const std::uint64_t busy = busy_ns_of(session, at);
     const std::int64_t elapsed = (at - session.told_at).ns;
@@ -202,7 +195,7 @@ void Shell::turn_is_over(Session& session) {
         feed(event::Demand{session.id, persistent, ephemeral, session.occupancy});
     }
     if (session.word().want) {
-        session.waiting_since = now();
+        session.waiting_since = os::now();
         feed(event::Boundary{session.id, 0});
     } else {
         feed(event::Idle{session.id, 0});
@@ -211,13 +204,8 @@ void Shell::turn_is_over(Session& session) {
 
 // ---------------------------------------------------------------------------------------------------------- clients
 
-Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach, wire::Descriptor page) {
-    struct stat status {};
-    const int seals = page ? ::fcntl(page.get(), F_GET_SEALS) : -1;
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || ::fstat(page.get(), &status) != 0 ||
-        status.st_size != static_cast<off_t>(kControlPageSize) || !session->notify) {
-        return Error{"no control page came along"};
-    }
+Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach, os::Descriptor page) {
+    if (!os::has_lasting_size(page.get(), kControlPageSize) || !session->notify) return Error{"no control page came along"};
     const bool sensible = attach.weight >= wire::kWeightMin && attach.weight <= wire::kWeightMax &&
                           attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
                           in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
@@ -232,8 +220,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->id = ClientId{id};
     session->job = attach.job;
     session->name = std::string(attach.name.view());
-    session->attached_at = session->told_at = now();
-    session->start_time = start_time_of(session->pid).value_or(0);
+    session->attached_at = session->told_at = os::now();
+    session->start_time = os::start_time_of(session->pid).value_or(0);
     session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
     session->occupancy = attach.occupancy;
@@ -336,7 +324,7 @@ void Shell::notified(Session& session) {
     if (client->holds()) return turn_is_over(session);
     if (!word.want || client->turn != Turn::kParked) return;
     look_at_holders();
-    session.waiting_since = now();
+    session.waiting_since = os::now();
     feed(event::Want{session.id});
 }
 
@@ -344,7 +332,7 @@ void Shell::disconnected(Session& session) {
     if (session.disconnected) return;
     session.disconnected = true;
     session.socket.reset();
-    look_at_processes_at_ = std::min(look_at_processes_at_, now() + milliseconds(10));
+    look_at_processes_at_ = std::min(look_at_processes_at_, os::now() + milliseconds(10));
 }
 
 void Shell::died(Session& session) {
@@ -407,7 +395,8 @@ bool Shell::anybody_waits() const {
 /// Whether a holder has been between iterations for so long that another might as well run.
 bool Shell::rests(const Session& session) const {
     const std::uint64_t ended = session.page->ended_ns.load(std::memory_order_relaxed);
-    return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
+    return session.word().state == control::State::kIdle &&
+           ended <= static_cast<std::uint64_t>(os::now().ns - kIdleGrace.ns);
 }
 
 /// Whether the engine takes a holder for running that rests, or the other way round.
@@ -467,11 +456,11 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 // wait for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for
 // this long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
 void Shell::look_whether_asleep(Session& session) {
-    const Instant at = now();
+    const Instant at = os::now();
     const Client* client = engine_.find(session.id);
     const control::Word word = session.word();
     const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
-    const Duration cpu = cpu_time_of(session.pid).value_or(Duration{});
+    const Duration cpu = os::cpu_time_of(session.pid).value_or(Duration{});
     // Who could not leave its lane at the last boundary may compute for as long as it likes before the next one.
     const bool kept = word.state == control::State::kGranted && word.kept;
     const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
@@ -493,21 +482,21 @@ void Shell::look_whether_asleep(Session& session) {
 
 void Shell::tick() {
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
-    if (engine_.deadline() <= now()) {
+    if (engine_.deadline() <= os::now()) {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
-    if (map_again_at_ <= now()) {
+    if (map_again_at_ <= os::now()) {
         map_again_at_ = kNever;
         for (const auto& [id, session] : sessions_) map_again(*session);
     }
-    if (look_at_usage_at_ <= now()) look_at_usage();
-    if (look_at_processes_at_ > now()) return;
+    if (look_at_usage_at_ <= os::now()) look_at_usage();
+    if (look_at_processes_at_ > os::now()) return;
     look_at_processes_at_ = kNever;
     look_at_orphans();
     std::vector<Session*> gone;
     for (const auto& [id, session] : sessions_) {
-        const bool stopped = is_stopped(session->pid);
+        const bool stopped = os::is_stopped(session->pid);
         if (stopped != session->stopped) {
             log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->pid,
                 stopped ? "is stopped" : "goes on");
@@ -523,7 +512,7 @@ void Shell::tick() {
 
 Instant Shell::next_tick() const {
     Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_, flush_at_});
-    if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
+    if (holders_need_a_look()) next = std::min(next, os::now() + kLookEvery);
     return next;
 }
 
@@ -532,7 +521,7 @@ void Shell::quiet() {
     if (!trace_.has_pending()) {
         flush_at_ = kNever;
     } else {
-        const Instant at = now();
+        const Instant at = os::now();
         if (flush_at_ == kNever) flush_at_ = at + milliseconds(10);
         if (at >= flush_at_ || trace_.pending() > 4096) {
             trace_.flush();
@@ -542,7 +531,7 @@ void Shell::quiet() {
     const bool processes_matter = anybody_waits() || !orphans_.empty() ||
                                   std::any_of(sessions_.begin(), sessions_.end(),
                                               [](const auto& s) { return s.second->disconnected || s.second->inert(); });
-    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
+    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, os::now() + kLookAtProcessesEvery);
     keep_roster();
 }
 
@@ -626,7 +615,7 @@ void Shell::look_at_usage() {
         held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
     }
     const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
-    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
+    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : os::now() + kLookAtUsageEvery;
     if (!usage) return;
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;

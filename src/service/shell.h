@@ -16,18 +16,16 @@
 #include "core/engine.h"
 #include "device/device.h"
 #include "history/store.h"
+#include "os/descriptor.h"
 #include "service/options.h"
 #include "service/roster.h"
 #include "service/trace_file.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
+#include "wire/framing.h"
 #include "wire/messages.h"
-#include "wire/socket.h"
 
 namespace salus::service {
-
-/// CLOCK_MONOTONIC: the same clock in every process of the machine.
-Instant now();
 
 /// One attached client.
 struct Session {
@@ -37,9 +35,9 @@ struct Session {
     int pid = 0;
     unsigned uid = 0;
     std::uint64_t start_time = 0;
-    wire::Descriptor socket;  ///< none once it is disconnected
-    wire::Descriptor pidfd;
-    wire::Descriptor notify;
+    os::Descriptor socket;  ///< none once it is disconnected
+    os::Descriptor pidfd;
+    os::Descriptor notify;
     int epoll = -1;  ///< where `notify` is watched: closing our copy of it would not end that
     std::uint32_t connection = 0;
     ControlPage* page = nullptr;
@@ -90,7 +88,7 @@ public:
 
     // ---- what the server tells ----
     /// Takes a client in. An error is one line for it. `session` has pid, uid and the descriptors.
-    Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach, wire::Descriptor page);
+    Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach, os::Descriptor page);
     /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
     bool message(Session& session, const wire::Message& message);
     /// It signalled that its word has changed.

@@ -1,12 +1,12 @@
 #include "service/trace_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
+#include "os/file.h"
 #include "service/log.h"
 
 namespace salus::service {
@@ -18,7 +18,7 @@ TraceFile::TraceFile(std::string directory, Bytes limit, const std::string& head
 }
 
 bool TraceFile::open() {
-    file_ = wire::Descriptor(::open(current_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    file_ = os::open_file(current_, os::Open::kReplace);
     written_ = {};
     if (!file_) log(LogLevel::kWarning, "no trace is kept: {}: {}", current_, std::strerror(errno));
     return static_cast<bool>(file_);
@@ -75,15 +75,9 @@ void TraceFile::write(std::string_view text) {
         if (!open()) return;
     }
     written_.count += static_cast<std::int64_t>(text.size());
-    while (!text.empty()) {
-        const ssize_t done = ::write(file_.get(), text.data(), text.size());
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            log(LogLevel::kWarning, "the trace ends here: {}: {}", current_, std::strerror(errno));
-            return file_.reset();
-        }
-        text.remove_prefix(static_cast<std::size_t>(done));
-    }
+    if (os::write_all(file_.get(), text)) return;
+    log(LogLevel::kWarning, "the trace ends here: {}: {}", current_, std::strerror(errno));
+    file_.reset();
 }
 
 }  // namespace salus::service

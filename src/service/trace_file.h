@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "core/trace.h"
-#include "wire/socket.h"
+#include "os/descriptor.h"
 
 namespace salus::service {
 
@@ -48,7 +48,7 @@ private:
     std::string current_;
     std::string previous_;
     Bytes limit_;
-    wire::Descriptor file_;
+    os::Descriptor file_;
     std::vector<std::variant<Record, std::string>> pending_;
     Bytes written_;  ///< to the current file
 };

@@ -114,7 +114,7 @@ def _cache_folder():
 def _trusted(path):
     """The path, if nobody but this user and root can have written what lies there, or can replace it. Raises Impossible.
 
-    As Note [Trust] of src/wire/trust.cpp has it.
+    As Note [Trust] of src/os/trust.cpp has it.
     """
     for place in (os.path.abspath(path), os.path.realpath(path)):
         closed = False

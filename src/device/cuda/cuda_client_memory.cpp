@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "device/cuda/gpu.h"
+#include "os/descriptor.h"
 
 namespace salus::device {
 namespace {
@@ -59,11 +60,11 @@ public:
 
     // ---- the lane ----
 
-    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
         const Scope scope(*this);
         if (first > pieces_.size()) return false;
         forget_pieces(first);
-        for (const wire::Descriptor& descriptor : pieces) {
+        for (const os::Descriptor& descriptor : pieces) {
             Handle handle = 0;
             // The driver wants the descriptor itself where the pointer is; it takes a copy.
             void* passed = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));

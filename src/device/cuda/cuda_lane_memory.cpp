@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "device/cuda/nvml.h"
+#include "os/descriptor.h"
 
 namespace salus::device {
 namespace {
@@ -47,8 +48,8 @@ public:
         return (static_cast<std::size_t>(size.count) + kPiece - 1) / kPiece;
     }
 
-    Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) override {
-        std::vector<wire::Descriptor> descriptors;
+    Result<std::vector<os::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) override {
+        std::vector<os::Descriptor> descriptors;
         const std::vector<cuda::Handle>& all = lanes_[lane];
         for (std::size_t i = first; i < std::min(all.size(), end); ++i) {
             int descriptor = -1;

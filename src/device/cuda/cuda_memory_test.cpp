@@ -15,6 +15,7 @@
 #include "device/cuda/cuda_client_memory.h"
 #include "device/cuda/cuda_lane_memory.h"
 #include "device/cuda/nvml.h"
+#include "os/descriptor.h"
 #include "tests/standin/standin_fixture.h"
 
 namespace salus::device {
@@ -119,7 +120,7 @@ TEST_F(CudaMemoryTest, LanesAreMadeOfPieces) {
         EXPECT_EQ(count(1, 2), 1u);
         EXPECT_EQ(count(3, 9), 0u);
         EXPECT_EQ(count(7, 9), 0u);
-        const std::vector<wire::Descriptor> passed = lanes.pass_on(kLane, 2, 3).value();
+        const std::vector<os::Descriptor> passed = lanes.pass_on(kLane, 2, 3).value();
         lanes.trim(kLane, bytes_of(kPiece + 1));
         EXPECT_EQ(count(0, 9), 2u);
         EXPECT_EQ(world.used_mib(), kContextMiB + 128);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,10 @@
 #include <utility>
 
 #include "device/host/write_guard.h"
-#include "wire/guarded_descriptor.h"
+#include "os/descriptor.h"
+#include "os/file.h"
+#include "os/guarded_descriptor.h"
+#include "os/thread.h"
 
 namespace salus::device {
 namespace {
@@ -23,25 +25,12 @@ std::byte* reserve(std::uint64_t size, int protection) {
     return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
 }
 
-bool write_all(int file, const std::byte* at, std::uint64_t size, std::int64_t position) {
-    while (size > 0) {
-        const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(size, 64u << 20));
-        const ssize_t done = ::pwrite(file, at, part, position);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        at += done;
-        position += done;
-        size -= static_cast<std::uint64_t>(done);
-    }
-    return true;
-}
-
 /// Nameless, so that nothing is left behind however the process ends.
-wire::Descriptor open_page_file() {
+os::Descriptor open_page_file() {
     const char* named = std::getenv("SALUS_PAGE_DIR");
     for (const char* directory : {named, "/var/tmp", "/tmp"}) {
         if (!directory || !*directory) continue;
-        wire::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+        os::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
         if (file || directory == named) return file;
     }
     return {};
@@ -50,10 +39,9 @@ wire::Descriptor open_page_file() {
 /// Threads beside the one that waits in begin() and the helper. They may be workers that do nothing by themselves (OpenMP's,
 /// BLAS's), or a library's that writes to the memory at any time: nobody can tell.
 bool has_other_threads() {
-    struct stat threads {};
-    constexpr nlink_t kItselfAndParent = 2;
-    constexpr nlink_t kWaitsAndHelper = 2;
-    return ::stat("/proc/self/task", &threads) != 0 || threads.st_nlink > kItselfAndParent + kWaitsAndHelper;
+    constexpr std::size_t kWaitsAndHelper = 2;
+    const auto threads = os::count_threads();
+    return !threads || *threads > kWaitsAndHelper;
 }
 
 // Note [Paged memory can be touched]
@@ -80,9 +68,9 @@ public:
     std::byte* private_window() const override { return own_; }
     std::uint64_t window_size() const override { return size_; }
 
-    bool add_lane_memory(std::size_t first, std::vector<wire::Descriptor> pieces) override {
+    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
         if (first != 0 || pieces.size() != 1) return false;
-        lane_file_ = wire::GuardedDescriptor(std::move(pieces[0]));
+        lane_file_ = os::GuardedDescriptor(std::move(pieces[0]));
         return true;
     }
 
@@ -119,7 +107,7 @@ public:
     void discard_private(Range range) override { ::madvise(own_ + range.offset, range.size, MADV_DONTNEED); }
 
     bool page_out(const std::vector<Range>& private_ranges) override {
-        if (!file_ || file_.lost()) file_ = wire::GuardedDescriptor(open_page_file());
+        if (!file_ || file_.lost()) file_ = os::GuardedDescriptor(open_page_file());
         const int file = file_.get();
         if (file < 0) return false;
         std::vector<WriteGuard::Part> parts;
@@ -131,7 +119,7 @@ public:
         moved.reserve(parts.size());
         std::int64_t position = 0;
         for (const WriteGuard::Part& part : parts) {
-            if (!write_all(file, part.at, part.size, position)) break;
+            if (!os::write_all_at(file, {part.at, part.size}, position)) break;
             moved.push_back({part.at, part.size, position});
             position += static_cast<std::int64_t>(part.size);
         }
@@ -276,10 +264,10 @@ private:
     std::byte* own_;
     std::uint64_t size_;
     bool asynchronous_;
-    wire::GuardedDescriptor lane_file_;
+    os::GuardedDescriptor lane_file_;
     std::uint64_t mapped_ = 0;                          ///< of the lane
     std::map<std::uint64_t, std::uint64_t> evacuated_;  ///< offset and size
-    wire::GuardedDescriptor file_;                      ///< holds what is paged out
+    os::GuardedDescriptor file_;                        ///< holds what is paged out
     std::vector<Paged> paged_;
     std::vector<std::pair<Range, void*>> for_child_;  ///< copies of parts of the lane, around fork()
     bool inherited_by_a_child_ = false;               ///< it reads from the file, too: its content must stay

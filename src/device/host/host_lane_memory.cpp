@@ -10,6 +10,9 @@
 #include <fstream>
 #include <unordered_map>
 
+#include "os/descriptor.h"
+#include "os/file.h"
+
 namespace salus::device {
 namespace {
 
@@ -31,10 +34,10 @@ public:
         auto found = lanes_.find(lane);
         if (found == lanes_.end()) {
             const std::string label = "salus-lane-" + std::to_string(static_cast<std::uint32_t>(lane));
-            wire::Descriptor descriptor(::memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+            os::Descriptor descriptor = os::make_memory_file(label.c_str());
             if (!descriptor) return Error{std::string("no memory for a lane: ") + std::strerror(errno)};
             // A client that shrinks the file, or seals it further, would harm the others.
-            ::fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
+            os::seal_against_shrinking(descriptor.get());
             found = lanes_.emplace(lane, Memory{std::move(descriptor), Bytes{}}).first;
         }
         Memory& memory = found->second;
@@ -50,11 +53,11 @@ public:
 
     std::size_t pieces_for(Bytes) const override { return 1; }  // the file
 
-    Result<std::vector<wire::Descriptor>> pass_on(LaneId lane, std::size_t, std::size_t) override {
-        std::vector<wire::Descriptor> files;
+    Result<std::vector<os::Descriptor>> pass_on(LaneId lane, std::size_t, std::size_t) override {
+        std::vector<os::Descriptor> files;
         const auto found = lanes_.find(lane);
         if (found == lanes_.end()) return Error{"there is no such lane"};
-        files.emplace_back(::fcntl(found->second.file.get(), F_DUPFD_CLOEXEC, 0));
+        files.push_back(os::duplicate(found->second.file.get()));
         if (!files[0]) return Error{std::string("a lane cannot be passed on: ") + std::strerror(errno)};
         return files;
     }
@@ -82,7 +85,7 @@ public:
 
 private:
     struct Memory {
-        wire::Descriptor file;
+        os::Descriptor file;
         Bytes size;  ///< of the file; never shrinks
     };
     std::unordered_map<LaneId, Memory> lanes_;

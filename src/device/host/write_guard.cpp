@@ -13,7 +13,7 @@ namespace salus::device {
 
 WriteGuard::WriteGuard(const std::vector<Part>& parts) : parts_(parts) {
     // Not UFFD_USER_MODE_ONLY: then a read(2) into the memory would fail instead of waiting.
-    faults_ = wire::Descriptor(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
+    faults_ = os::Descriptor(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
     if (!faults_) return;
     uffdio_api api{};
     api.api = UFFD_API;

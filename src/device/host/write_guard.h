@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "wire/descriptor.h"
+#include "os/descriptor.h"
 
 namespace salus::device {
 
@@ -30,7 +30,7 @@ public:
 private:
     bool protect(const Part& part) const;
 
-    wire::Descriptor faults_;
+    os::Descriptor faults_;
     std::vector<Part> parts_;
 };
 

@@ -22,7 +22,7 @@ protected:
         if (!GetParam()) {
             at = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         } else {
-            const wire::Descriptor file(::memfd_create("test", MFD_CLOEXEC));
+            const os::Descriptor file(::memfd_create("test", MFD_CLOEXEC));
             EXPECT_EQ(::ftruncate(file.get(), kSize), 0);
             at = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
         }

@@ -1,4 +1,4 @@
-#include "wire/socket.h"
+#include "wire/framing.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -7,15 +7,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,6 +25,8 @@ std::size_t open_descriptors() {
     ::closedir(directory);
     return count;
 }
+
+using os::Descriptor;
 
 /// Both ends of a connection, neither of which ever waits.
 struct Pair {
@@ -71,40 +68,9 @@ bool is_same_file(int a, int b) {
            first.st_ino == second.st_ino;
 }
 
-// ------------------------------------------------------------------------------------------------------------ Descriptor
-
-TEST(Descriptor, ClosesItselfOnce) {
-    const std::size_t before = open_descriptors();
-    {
-        Descriptor a(::eventfd(0, EFD_CLOEXEC));
-        EXPECT_TRUE(a);
-        EXPECT_EQ(open_descriptors(), before + 1);
-        const int fd = a.get();
-        Descriptor b(std::move(a));
-        EXPECT_EQ(b.get(), fd);
-        Descriptor c(::eventfd(0, EFD_CLOEXEC));
-        c = std::move(b);  // what it had is closed
-        EXPECT_EQ(open_descriptors(), before + 1);
-        EXPECT_EQ(c.get(), fd);
-        Descriptor& itself = c;
-        c = std::move(itself);
-        EXPECT_EQ(c.get(), fd);
-        c.reset();
-        EXPECT_FALSE(c);
-        EXPECT_EQ(c.get(), -1);
-        EXPECT_EQ(open_descriptors(), before);
-        Descriptor d(::eventfd(0, EFD_CLOEXEC));
-        const int ours = d.release();
-        EXPECT_FALSE(d);
-        EXPECT_EQ(open_descriptors(), before + 1);
-        ::close(ours);
-    }
-    EXPECT_EQ(open_descriptors(), before);
-}
-
 // ------------------------------------------------------------------------------------------------------ send and receive
 
-TEST(Socket, CarriesMessagesInOrder) {
+TEST(Framing, CarriesMessagesInOrder) {
     Pair pair;
     EXPECT_EQ(receive(pair.there.get()).kind, Kind::kNothingNow);
     ASSERT_TRUE(send(pair.here.get(), Need{1, 2}));
@@ -119,7 +85,7 @@ TEST(Socket, CarriesMessagesInOrder) {
     EXPECT_EQ(receive(pair.there.get()).kind, Kind::kNothingNow);
 }
 
-TEST(Socket, CarriesDescriptors) {
+TEST(Framing, CarriesDescriptors) {
     Pair pair;
     Descriptor a(::eventfd(0, EFD_CLOEXEC));
     Descriptor b(::memfd_create("b", MFD_CLOEXEC));
@@ -149,7 +115,7 @@ TEST(Socket, CarriesDescriptors) {
     EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(Socket, PacketsThatAreNoMessagesAreGarbage) {
+TEST(Framing, PacketsThatAreNoMessagesAreGarbage) {
     Pair pair;
     std::array<std::byte, 4096> bytes{};
     for (const std::size_t size : {std::size_t{1}, kMessageSize - 1, kMessageSize, kMessageSize + 1, bytes.size()}) {
@@ -169,7 +135,7 @@ TEST(Socket, PacketsThatAreNoMessagesAreGarbage) {
     EXPECT_EQ(receive(pair.there.get()).kind, Kind::kMessage);
 }
 
-TEST(Socket, APeerOfAnotherVersionIsRecognised) {
+TEST(Framing, APeerOfAnotherVersionIsRecognised) {
     Pair pair;
     Packet packet = encode(Leave{});
     packet[4] = std::byte{kVersion + 1};
@@ -182,7 +148,7 @@ TEST(Socket, APeerOfAnotherVersionIsRecognised) {
 
 // ----------------------------------------------------------------------------------------------------------- descriptors
 
-TEST(Socket, DescriptorsThatNobodyWantsAreClosed) {
+TEST(Framing, DescriptorsThatNobodyWantsAreClosed) {
     Pair pair;
     Descriptor file(::eventfd(0, EFD_CLOEXEC));
     const Packet message = encode(Leave{});
@@ -203,7 +169,7 @@ TEST(Socket, DescriptorsThatNobodyWantsAreClosed) {
 }
 
 // A packet may be empty, and bring descriptors all the same. It reads like the end of the connection.
-TEST(Socket, DescriptorsOfAnEmptyPacketAreClosed) {
+TEST(Framing, DescriptorsOfAnEmptyPacketAreClosed) {
     Pair pair;
     Descriptor file(::eventfd(0, EFD_CLOEXEC));
     const std::size_t before = open_descriptors();
@@ -215,7 +181,7 @@ TEST(Socket, DescriptorsOfAnEmptyPacketAreClosed) {
 
 // ------------------------------------------------------------------------------------------------- closed and full sockets
 
-TEST(Socket, OfAClosedPeerTheLastWordsAreReadAndNoSignalComes) {
+TEST(Framing, OfAClosedPeerTheLastWordsAreReadAndNoSignalComes) {
     ASSERT_NE(::signal(SIGPIPE, SIG_DFL), SIG_ERR);
     Pair pair;
     ASSERT_TRUE(send(pair.here.get(), Leave{}));
@@ -229,7 +195,7 @@ TEST(Socket, OfAClosedPeerTheLastWordsAreReadAndNoSignalComes) {
 }
 
 // A peer that does not read must not make the sender wait, blocking socket or not.
-TEST(Socket, AFullBufferIsToldAtOnce) {
+TEST(Framing, AFullBufferIsToldAtOnce) {
     for (const int flags : {0, int{SOCK_NONBLOCK}}) {
         int ends[2];
         ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0, ends), 0);
@@ -246,69 +212,6 @@ TEST(Socket, AFullBufferIsToldAtOnce) {
         }
         EXPECT_TRUE(send(here.get(), Leave{}));
     }
-}
-
-// ------------------------------------------------------------------------------------------------------------------ peers
-
-TEST(Socket, ThePeerIsWhoTheKernelSays) {
-    Pair pair;
-    const auto peer = peer_of(pair.here.get());
-    ASSERT_TRUE(peer.has_value());
-    EXPECT_EQ(peer->pid, ::getpid());
-    EXPECT_EQ(peer->uid, ::getuid());
-    EXPECT_FALSE(peer_of(-1).has_value());
-    const Descriptor no_socket(::eventfd(0, EFD_CLOEXEC));
-    EXPECT_FALSE(peer_of(no_socket.get()).has_value());
-}
-
-TEST(Socket, ConnectsToWhoListensAndSaysWhoDoesNot) {
-    char directory[] = "/tmp/salus-socket-test-XXXXXX";
-    ASSERT_NE(::mkdtemp(directory), nullptr);
-    const std::string path = std::string(directory) + "/socket";
-    const auto nobody = connect_to(path);
-    ASSERT_FALSE(nobody.ok());
-    EXPECT_EQ(nobody.error(), "no service runs at " + path);
-
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path.data(), path.size());
-    Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_FALSE(connect_to(path).ok());  // nobody listens yet
-    ASSERT_EQ(::listen(listener.get(), 1), 0);
-    auto socket = connect_to(path);
-    ASSERT_TRUE(socket.ok()) << socket.error();
-    EXPECT_NE(::fcntl(socket.value().get(), F_GETFD) & FD_CLOEXEC, 0);
-    Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
-    ASSERT_TRUE(send(socket.value().get(), Leave{}));
-    EXPECT_EQ(receive(accepted.get()).kind, Kind::kMessage);
-    std::filesystem::remove_all(directory);
-
-    const std::string long_path(500, 'x');
-    EXPECT_EQ(connect_to(long_path).error(), "the path of the socket is too long: " + long_path);
-}
-
-TEST(Socket, TheOneToTalkToIsNamedByTheEnvironment) {
-    const auto saved = [](const char* name) {
-        const char* value = std::getenv(name);
-        return value ? std::optional<std::string>(value) : std::nullopt;
-    };
-    const auto restore = [](const char* name, const std::optional<std::string>& value) {
-        if (value) ::setenv(name, value->c_str(), 1);
-        else ::unsetenv(name);
-    };
-    const auto socket = saved("SALUS_SOCKET");
-    const auto runtime = saved("XDG_RUNTIME_DIR");
-    ::setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
-    EXPECT_EQ(user_socket(), "/nowhere/salus/socket");
-    ::setenv("SALUS_SOCKET", "/somewhere/else", 1);
-    EXPECT_EQ(default_socket(), "/somewhere/else");
-    EXPECT_EQ(user_socket(), "/nowhere/salus/socket");
-    ::setenv("SALUS_SOCKET", "", 1);
-    ::setenv("XDG_RUNTIME_DIR", "", 1);
-    EXPECT_EQ(user_socket(), "/tmp/salus-" + std::to_string(::getuid()) + "/socket");
-    restore("SALUS_SOCKET", socket);
-    restore("XDG_RUNTIME_DIR", runtime);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace salus::wire {
+namespace salus::os {
 
 /// Against the working directory of this moment; others, and this process later, may have another one.
 std::string absolute_path(std::string_view path);
@@ -22,4 +22,4 @@ std::optional<std::string> why_distrusted(const std::string& path);
 /// True if it was made now, false if it was there.
 Result<bool> make_private_directory(const std::string& path);
 
-}  // namespace salus::wire
+}  // namespace salus::os

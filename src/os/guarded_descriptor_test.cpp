@@ -1,4 +1,4 @@
-#include "wire/guarded_descriptor.h"
+#include "os/guarded_descriptor.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace salus::wire {
+namespace salus::os {
 namespace {
 
 Descriptor memory_file() { return Descriptor(::memfd_create("test", MFD_CLOEXEC)); }
@@ -60,4 +60,4 @@ TEST(GuardedDescriptor, WithoutOneNothingIsLost) {
 }
 
 }  // namespace
-}  // namespace salus::wire
+}  // namespace salus::os

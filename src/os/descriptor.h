@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace salus::wire {
+namespace salus::os {
 
 /// A file descriptor that closes itself.
 class Descriptor {
@@ -29,4 +29,4 @@ private:
     int fd_ = -1;
 };
 
-}  // namespace salus::wire
+}  // namespace salus::os

@@ -3,7 +3,7 @@
 // user or to root, and must not be writable by others: else another user could have written the file, or could put another
 // one in its place. A directory above may be writable if it is sticky, as /tmp is: then only the owner of an entry removes
 // it, and the owner of the entry is looked at. Below a directory that others cannot enter, only owners are looked at.
-#include "wire/trust.h"
+#include "os/trust.h"
 
 #include <limits.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-namespace salus::wire {
+namespace salus::os {
 namespace {
 
 constexpr int kLinksMax = 40;
@@ -118,4 +118,4 @@ Result<bool> make_private_directory(const std::string& named) {
     return made;
 }
 
-}  // namespace salus::wire
+}  // namespace salus::os

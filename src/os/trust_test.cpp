@@ -1,4 +1,4 @@
-#include "wire/trust.h"
+#include "os/trust.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace salus::wire {
+namespace salus::os {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ TEST_F(TrustTest, APathIsRelativeToTheWorkingDirectoryOfNow) {
 }
 
 }  // namespace
-}  // namespace salus::wire
+}  // namespace salus::os

@@ -3,14 +3,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/time.h"
-#include "wire/socket.h"
+#include "os/descriptor.h"
 
-namespace salus::service {
+namespace salus::os {
 
 /// A descriptor that becomes readable when the process is gone; none if it is gone already.
-wire::Descriptor open_pidfd(int pid);
+Descriptor open_pidfd(int pid);
 
 /// In clock ticks since boot; with the pid it names a process for good. Nothing if there is none.
 std::optional<std::uint64_t> start_time_of(int pid);
@@ -26,9 +27,12 @@ bool has_ended(int pid);
 /// 0: there is no such process.
 int parent_of(int pid);
 
+/// "NAME=value" was in its environment when its program started.
+bool was_started_with(int pid, const std::string& variable);
+
 struct ChildProcess {
     int pid = 0;
-    wire::Descriptor pidfd;
+    Descriptor pidfd;
 };
 /// The child of `parent` that `pid` is or comes from; none if it does not come from it.
 ChildProcess child_above(int pid, int parent);
@@ -36,4 +40,4 @@ ChildProcess child_above(int pid, int parent);
 /// By the descriptor, so that it never hits another process. A value other than 0 comes along, as with sigqueue().
 bool send_signal(int pidfd, int signal, int value = 0);
 
-}  // namespace salus::service
+}  // namespace salus::os

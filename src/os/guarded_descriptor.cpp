@@ -1,4 +1,4 @@
-#include "wire/guarded_descriptor.h"
+#include "os/guarded_descriptor.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace salus::wire {
+namespace salus::os {
 namespace {
 
 /// Where our numbers begin: below 1024, which is as far as select() and the usual limit go.
@@ -56,4 +56,4 @@ void GuardedDescriptor::reset() {
     fd_ = -1;
 }
 
-}  // namespace salus::wire
+}  // namespace salus::os

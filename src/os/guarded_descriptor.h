@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-#include "wire/descriptor.h"
+#include "os/descriptor.h"
 
-namespace salus::wire {
+namespace salus::os {
 
 class GuardedDescriptor {
 public:
@@ -33,4 +33,4 @@ private:
     ino_t inode_ = 0;
 };
 
-}  // namespace salus::wire
+}  // namespace salus::os

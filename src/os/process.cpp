@@ -1,0 +1,96 @@
+#include "os/process.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "os/file.h"
+
+namespace salus::os {
+namespace {
+
+/// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before. None if
+/// there is no such process.
+std::vector<std::string> stat_of(int pid) {
+    const Result<std::string> text = read_file("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t name_end = text ? text.value().rfind(") ") : std::string::npos;
+    if (name_end == std::string::npos) return {};
+    std::vector<std::string> fields;
+    for (const std::string_view field : split(std::string_view(text.value()).substr(name_end + 2), ' '))
+        fields.emplace_back(field);
+    return fields;
+}
+
+/// Empty if there is no such process.
+std::string state_of(int pid) {
+    const std::vector<std::string> fields = stat_of(pid);
+    return fields.empty() ? "" : fields[0];
+}
+
+}  // namespace
+
+Descriptor open_pidfd(int pid) { return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
+std::optional<std::uint64_t> start_time_of(int pid) {
+    constexpr std::size_t kStartTime = 22 - 3;
+    const std::vector<std::string> fields = stat_of(pid);
+    const auto ticks = fields.size() > kStartTime ? parse_integer(fields[kStartTime]) : std::nullopt;
+    return ticks ? std::optional(static_cast<std::uint64_t>(*ticks)) : std::nullopt;
+}
+
+std::optional<Duration> cpu_time_of(int pid) {
+    clockid_t clock{};
+    timespec time{};
+    if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return std::nullopt;
+    return Duration{static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
+}
+
+bool is_stopped(int pid) {
+    const std::string state = state_of(pid);
+    return state == "T" || state == "t";
+}
+
+bool has_ended(int pid) {
+    const std::string state = state_of(pid);
+    return state.empty() || state == "Z" || state == "X";
+}
+
+int parent_of(int pid) {
+    const std::vector<std::string> fields = stat_of(pid);
+    return fields.size() > 1 ? static_cast<int>(parse_integer(fields[1]).value_or(0)) : 0;
+}
+
+bool was_started_with(int pid, const std::string& variable) {
+    const Result<std::string> environment = read_file("/proc/" + std::to_string(pid) + "/environ");
+    if (!environment) return false;
+    const std::vector<std::string_view> entries = split(environment.value(), '\0');
+    return std::find(entries.begin(), entries.end(), variable) != entries.end();
+}
+
+ChildProcess child_above(int pid, int parent) {
+    for (int above = parent_of(pid); above > 0; pid = above, above = parent_of(pid)) {
+        if (above != parent) continue;
+        ChildProcess child{pid, open_pidfd(pid)};
+        // It may have ended meanwhile, and its number be another's.
+        return parent_of(pid) == parent ? std::move(child) : ChildProcess{};
+    }
+    return {};
+}
+
+bool send_signal(int pidfd, int signal, int value) {
+    siginfo_t info{};
+    info.si_signo = signal;
+    info.si_code = SI_QUEUE;
+    info.si_pid = ::getpid();
+    info.si_uid = ::getuid();
+    info.si_value.sival_int = value;
+    return ::syscall(SYS_pidfd_send_signal, pidfd, signal, value != 0 ? &info : nullptr, 0) == 0;
+}
+
+}  // namespace salus::os
