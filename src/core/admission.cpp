@@ -23,26 +23,26 @@ std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
 
 void Engine::refuse_if_impossible(Client& client) {
     const Bytes need = client.facts.persistent + client.facts.ephemeral;
-    if (need <= largest_capacity_ || client.refused) return;
+    if (need <= ledger_.largest_capacity() || client.refused) return;
     client.refused = true;
     update_ready(client);
     ++statistics_.refusals;
-    act(action::Refuse{client.facts.id, need, largest_capacity_});
+    act(action::Refuse{client.facts.id, need, ledger_.largest_capacity()});
 }
 
 /// Clients on the device without a lane count even if they want nothing now: the sooner they have one, the sooner they
 /// stop keeping others out.
 bool Engine::waits_for_memory(const Client& client) const {
     if (client.lane != kNoLane || client.refused || client.dropped) return false;
-    if (client.residency == Residency::kResident) return client.profiled;
-    if (client.residency == Residency::kPaged) return client.wants();
-    return client.residency == Residency::kAbsent && client.wants() && client.profiled;
+    if (client.residency() == Residency::kResident) return client.profiled;
+    if (client.residency() == Residency::kPaged) return client.wants();
+    return client.residency() == Residency::kAbsent && client.wants() && client.profiled;
 }
 
 /// Who bars the way onto the device.
 Engine::Barred Engine::entry_barred() const {
-    if (in_debt()) return Barred::kAll;
-    const bool any = std::any_of(active_.begin(), active_.end(), [&](const Client* c) { return stands_its_ground(*c); });
+    if (ledger_.in_debt()) return Barred::kAll;
+    const bool any = std::ranges::any_of(clients_.all(), [&](const Client* c) { return stands_its_ground(*c); });
     return any ? Barred::kThoseThatCannotBePaged : Barred::kNobody;
 }
 
@@ -58,7 +58,7 @@ bool Engine::may_enter(const Client& client, Barred barred) {
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     }
     if (!policy_->info.exclusive) return true;
-    return std::none_of(active_.begin(), active_.end(), [&](const Client* other) {
+    return std::ranges::none_of(clients_.all(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         return present && ranks_before(*other, client);
@@ -66,9 +66,9 @@ bool Engine::may_enter(const Client& client, Barred barred) {
 }
 
 void Engine::admit_waiters() {
-    if (reserved_for_ != kNoClient && !waits_for_memory(*by_id_[index_of(reserved_for_)])) reserved_for_ = kNoClient;
+    if (reserved_for_ != kNoClient && !waits_for_memory(clients_.at(reserved_for_))) reserved_for_ = kNoClient;
     std::vector<Client*> waiters;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client->profiled && waits_for_memory(*client)) refuse_if_impossible(*client);
         if (waits_for_memory(*client)) waiters.push_back(client);
     }
@@ -131,21 +131,21 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
 }
 
 std::optional<Placement> Engine::find_place(const Client& client) const {
-    const Bytes to_charge = std::max(client.facts.persistent - client.reserved, Bytes{});
+    const Bytes to_charge = std::max(client.facts.persistent - client.reserved(), Bytes{});
     if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, and no lane yet
-        return to_charge <= free() ? std::optional(Placement{}) : std::nullopt;
+        return to_charge <= ledger_.free() ? std::optional(Placement{}) : std::nullopt;
     }
     return lanes_.place(
-        {client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes}, free());
+        {client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes},
+        ledger_.free());
 }
 
 void Engine::admit(Client& client, const Placement& placement) {
-    if (client.residency == Residency::kPaged) page_in(client);
+    if (client.residency() == Residency::kPaged) page_in(client);
     else level_with_admitted(client);
-    if (client.residency == Residency::kAbsent) {
+    if (client.residency() == Residency::kAbsent) {
         set_reserved(client, client.facts.persistent);
-        client.residency = Residency::kResident;
-        client.resident_since = now_;
+        client.move_residency(Residency::kResident, now_);
     }
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
@@ -170,7 +170,7 @@ bool Engine::wants_lane(const Client& client) const {
         double together = 0;
         for (const Mapping& m : lane.mappings) {
             if (!m.member || m.client == client.facts.id) continue;
-            const ClientFacts& member = by_id_[index_of(m.client)]->facts;
+            const ClientFacts& member = clients_.at(m.client).facts;
             widest = std::max(widest, member.occupancy);
             together += member.device_share();
         }
@@ -185,10 +185,10 @@ bool Engine::wants_lane(const Client& client) const {
 /// Whether the newcomer fits once `removed` are paged out, everything under way is done and all lanes are trimmed.
 bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed) const {
     const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
-    Bytes total = persistent_total_ + std::max(newcomer.facts.persistent - newcomer.reserved, Bytes{});
-    for (const Client* client : removed) total -= client->reserved;
-    for (const Client* client : paging_out_) {
-        if (!client->stopped) total -= client->reserved;
+    Bytes total = ledger_.persistent() + std::max(newcomer.facts.persistent - newcomer.reserved(), Bytes{});
+    for (const Client* client : removed) total -= client->reserved();
+    for (const Client* client : clients_.all()) {
+        if (client->being_paged_out()) total -= client->reserved();
     }
     const bool may_open = wants_lane(newcomer);
     const bool may_share = policy_->info.shares_lanes;
@@ -199,7 +199,7 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
         Bytes required;
         bool joinable = false;
         for (const Mapping& m : lane.mappings) {
-            const Client& client = *by_id_[index_of(m.client)];
+            const Client& client = clients_.at(m.client);
             if (m.member && !is_removed(client)) {
                 required = std::max(required, m.ephemeral);
                 joinable = !lane.blocked && lane.user == newcomer.facts.user;
@@ -213,12 +213,12 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
     }
     if (newcomer.profiled) total += least_extra;
     if (user_has_lane && !may_open && !may_share) return false;
-    return total <= capacity_;
+    return total <= ledger_.capacity();
 }
 
 /// How long a client stays on the device at least, so that paging it costs little of its stay.
 Duration Engine::stay_min(const Client& client) const {
-    const double both_ways_s = 2.0 * static_cast<double>(client.reserved.count) / options_.page_bytes_per_s;
+    const double both_ways_s = 2.0 * static_cast<double>(client.reserved().count) / options_.page_bytes_per_s;
     return seconds_of(both_ways_s / options_.page_share_max);
 }
 
@@ -226,7 +226,7 @@ Duration Engine::stay_min(const Client& client) const {
 /// those behind it in rank, under a time-sliced policy once they have had their stay.
 Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     std::vector<Client*> residents;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client == &waiter || !may_evict(*client) || client->stalled || client->facts.id == profiling_) continue;
         charge_time(*client);
         residents.push_back(client);
@@ -237,7 +237,7 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     Displaceable found;
     const bool by_force = stands_its_ground(waiter);  // Note [Nobody deadlocks on memory]
     for (Client* resident : residents) {
-        const bool idle = resident->turn == Turn::kParked || resident->turn == Turn::kHoldingIdle;
+        const bool idle = resident->turn() == Turn::kParked || resident->turn() == Turn::kHoldingIdle;
         const Instant idle_until = idle ? resident->idle_since + stay_min(*resident) : kNever;
         Instant stay_until = kNever;
         if (by_force) {
@@ -276,8 +276,8 @@ std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector
 void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
     if (reserved_for_ != kNoClient || policy_->info.exclusive) return;
     std::vector<Client*> evictable;  // sooner or later: one on its way in counts, one on its way out is gone already
-    for (Client* client : active_) {
-        const bool in = client->residency == Residency::kResident || client->residency == Residency::kPagingIn;
+    for (Client* client : clients_.all()) {
+        const bool in = client->residency() == Residency::kResident || client->residency() == Residency::kPagingIn;
         if (may_be_paged(*client) && !client->stopped && in) evictable.push_back(client);
     }
     Client* oldest = nullptr;

@@ -73,7 +73,7 @@ TEST_F(AdmissionTest, NoMoreIsPagedOutThanNeeded) {
     const ClientId d = enter(10, 400);  // C is enough, and B, though it ranks last, is not
     EXPECT_EQ(rig.memory(), "unmap C 0; page-out C 500; admit D; map D 0:100");
     EXPECT_TRUE(rig.has_lane(a) && rig.has_lane(b) && rig.has_lane(d));
-    EXPECT_EQ(rig.at(c).residency, Residency::kPaged);
+    EXPECT_EQ(rig.at(c).residency(), Residency::kPaged);
 }
 
 TEST_F(AdmissionTest, OneThatRanksBehindEverybodyWaits) {
@@ -432,7 +432,7 @@ TEST_F(AdmissionTest, WhatWasObservedBeforeAdmissionIsNotChargedTwice) {
     Rig rig("fair");
     const ClientId a = rig.attach({.persistent_mib = 600, .ephemeral_mib = 100});
     rig.observe(a, 600);  // it is on the device with that, so it is placed as soon as may be
-    EXPECT_EQ(rig.at(a).residency, Residency::kResident);
+    EXPECT_EQ(rig.at(a).residency(), Residency::kResident);
     EXPECT_TRUE(rig.has_lane(a));
     EXPECT_EQ(rig.reserved_mib(), 700);
     rig.want(a);
@@ -446,7 +446,7 @@ TEST_F(AdmissionTest, ANeedIsServedByPagingOutThoseThatWait) {
     rig.need(a, 500, 100);
     EXPECT_EQ(rig.memory(), "unmap B 0; page-out B 600; room A 500");
     EXPECT_TRUE(rig.runs(a));
-    EXPECT_EQ(rig.at(b).residency, Residency::kPaged);
+    EXPECT_EQ(rig.at(b).residency(), Residency::kPaged);
 }
 
 TEST_F(AdmissionTest, ANeedOfAProfilerIsServedFromTheLanes) {

@@ -18,12 +18,7 @@ bool makes_sense(double share) { return share > 0 && share <= 1e9; }
 }  // namespace
 
 Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
-    : options_(options),
-      policy_(&policy),
-      fallback_(&fallback),
-      capacity_(options.capacity),
-      largest_capacity_(options.capacity),
-      limit_(options.capacity) {}
+    : options_(options), policy_(&policy), fallback_(&fallback), ledger_(options.capacity, clients_, lanes_) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -42,15 +37,24 @@ void Engine::settle() {
         balance();
         dispatch();
     }
-    limit_ = std::max(capacity_, std::min(limit_, reserved()));
     statistics_.reserved_peak = std::max(statistics_.reserved_peak, reserved());
-    check_safety();
+    ledger_.settle();
+    if (options_.strict) audit();
 }
 
-// Only the sums, which cost nothing to check after each event; the simulator's checkers work them out from first principles.
-void Engine::check_safety() const {
-    SALUS_CHECK(persistent_total_ >= Bytes{} && lanes_.total_charge() >= Bytes{}, "no reservation is negative");
-    SALUS_CHECK(reserved() <= limit_, "sum of P and of lanes exceeds the capacity");
+void Engine::audit() const {
+    ledger_.audit();
+    std::size_t stalled = 0;
+    std::size_t unprofiled = 0;
+    for (const Client* client : clients_.all()) {
+        if (client->stalled) ++stalled;
+        if (!client->profiled) ++unprofiled;
+        SALUS_CHECK(client->could_run() == (client->ready_index >= 0), "those that could run are in a ready list");
+        if (client->ready_index < 0) continue;
+        const std::vector<const ClientFacts*>& ready = lanes_.find(client->lane)->ready;
+        SALUS_CHECK(ready.at(static_cast<std::size_t>(client->ready_index)) == &client->facts, "it is in that of its lane");
+    }
+    SALUS_CHECK(stalled == stalled_ && unprofiled == unprofiled_, "stalled and unprofiled clients are counted");
 }
 
 Instant Engine::deadline() const {
@@ -59,16 +63,14 @@ Instant Engine::deadline() const {
     return earliest;
 }
 
-const Client* Engine::find(ClientId id) const { return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr; }
-
 Client* Engine::known(ClientId id) {
-    Client* client = index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr;
+    Client* client = clients_.find(id);
     if (!client) act(action::Drop{id, ProtocolFault::kUnknownClient});
     return client;
 }
 
 void Engine::drop(ClientId id, ProtocolFault fault) {
-    Client& client = *by_id_[index_of(id)];
+    Client& client = clients_.at(id);
     client.dropped = true;
     update_ready(client);
     act(action::Drop{id, fault});
@@ -106,12 +108,7 @@ void Engine::fall_back(PolicyFault fault) {
 void Engine::on(const event::Attach& e) {
     SALUS_CHECK(makes_sense(e.weight) && makes_sense(e.occupancy) && makes_sense(e.persistent) && makes_sense(e.ephemeral),
                 "the shell has looked at what it passes on");
-    SALUS_CHECK(index_of(e.client) < 1'000'000, "ids are small");
-    if (index_of(e.client) >= by_id_.size()) by_id_.resize(index_of(e.client) + 1);
-    SALUS_CHECK(!by_id_[index_of(e.client)], "this id is in use");
-    auto owned = std::make_unique<Client>();
-    Client& client = *owned;
-    client.facts.id = e.client;
+    Client& client = clients_.add(e.client);
     client.facts.user = e.user;
     client.facts.sequence = next_sequence_++;
     client.facts.priority = e.priority;
@@ -126,8 +123,6 @@ void Engine::on(const event::Attach& e) {
     client.profiled = e.profiled;
     client.waits_since = client.idle_since = client.accrued_at = now_;
     level_virtual_time(client);
-    by_id_[index_of(e.client)] = std::move(owned);
-    active_.push_back(&client);
     if (client.profiled) refuse_if_impossible(client);
     else ++unprofiled_;
 }
@@ -152,22 +147,26 @@ void Engine::on(const event::Need& e) {
     if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral)) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     unstall(*client);  // if it asked before, this is what counts now
-    if (e.persistent + e.ephemeral > largest_capacity_) {
+    if (e.persistent + e.ephemeral > ledger_.largest_capacity()) {
         ++statistics_.denials;
-        return act(action::Deny{e.client, e.persistent + e.ephemeral, largest_capacity_});
+        return act(action::Deny{e.client, e.persistent + e.ephemeral, ledger_.largest_capacity()});
     }
     charge_time(*client);
     if (client->lane != kNoLane && e.ephemeral < client->facts.ephemeral) {  // less than it had stated
         client->facts.ephemeral = e.ephemeral;
         lanes_.at(client->lane).mapping(e.client)->ephemeral = e.ephemeral;
     }
-    set_observed(*client, std::min(client->observed, e.persistent));  // what it states now counts
-    client->stalled = true;
-    client->stalled_at = now_;
-    ++stalled_;
+    ledger_.set_observed(*client, std::min(client->observed(), e.persistent));  // what it states now counts
     client->needed_persistent = e.persistent;
     client->needed_ephemeral = e.ephemeral;
+    stall(*client);
     memory_changed_ = true;
+}
+
+void Engine::stall(Client& client) {
+    client.stalled = true;
+    client.stalled_at = now_;
+    ++stalled_;
 }
 
 /// It goes on: because it was given room, or found some by itself.
@@ -182,11 +181,9 @@ void Engine::on(const event::Observe& e) {
     Client* client = known(e.client);
     if (!client) return;
     if (!makes_sense(e.persistent)) return drop(e.client, ProtocolFault::kNonsense);
-    if (client->residency == Residency::kAbsent && e.persistent > Bytes{}) {  // it brought memory along
-        client->residency = Residency::kResident;
-        client->resident_since = now_;
-    }
-    set_observed(*client, e.persistent);
+    const bool brought_memory = client->residency() == Residency::kAbsent && e.persistent > Bytes{};
+    if (brought_memory) client->move_residency(Residency::kResident, now_);
+    ledger_.set_observed(*client, e.persistent);
     client->facts.persistent = std::max(client->facts.persistent, e.persistent);
     memory_changed_ = true;
 }
@@ -196,11 +193,10 @@ void Engine::on(const event::Unpageable& e) {
     if (!client) return;
     if (e.for_good) client->pageable = false;
     else client->page_refused = true;
-    if (client->residency == Residency::kPagingOut) {
-        client->residency = Residency::kResident;
-        std::erase(paging_out_, client);
+    if (client->residency() == Residency::kPagingOut) {
+        client->move_residency(Residency::kResident, now_);
         --statistics_.page_outs;
-        statistics_.paged -= client->reserved;
+        statistics_.paged -= client->reserved();
     }
     memory_changed_ = true;
 }
@@ -218,15 +214,13 @@ void Engine::on(const event::Want& e) {
     Client* client = known(e.client);
     if (!client) return;
     client->page_refused = false;
-    if (client->turn == Turn::kHoldingIdle) {
-        client->turn = Turn::kRunning;
-        client->charged_until = now_;
+    if (client->turn() == Turn::kHoldingIdle) {
+        move_turn(*client, Turn::kRunning);
         client->facts.idle += now_ - client->idle_since;
         level_virtual_time(*client);
-    } else if (client->turn == Turn::kParked) {
+    } else if (client->turn() == Turn::kParked) {
         if (client->facts.attained.ns > 0) client->facts.idle += now_ - client->idle_since;
-        client->turn = Turn::kReady;
-        client->waits_since = now_;
+        move_turn(*client, Turn::kReady);
         level_virtual_time(*client);
         became_ready(*client);
         if (client->lane == kNoLane || stalled_ > 0 || lanes_.at(client->lane).blocked) memory_changed_ = true;
@@ -243,8 +237,7 @@ void Engine::on(const event::Boundary& e) {
     count_iterations(*client, e.iterations);
     give_back(*client);
     client->page_refused = false;
-    client->turn = Turn::kReady;
-    client->waits_since = now_;
+    move_turn(*client, Turn::kReady);
     became_ready(*client);
 }
 
@@ -258,19 +251,19 @@ void Engine::on(const event::Idle& e) {
         charge_time(*client);
         count_iterations(*client, e.iterations);
     }
-    if (client->turn == Turn::kRunning && !client->yield_asked) {
-        client->turn = Turn::kHoldingIdle;
-        client->idle_since = now_;
+    if (client->turn() == Turn::kRunning && !client->yield_asked) {
+        move_turn(*client, Turn::kHoldingIdle);
         const Lane& lane = lanes_.at(client->lane);
         const bool outgrew_lane = client->demand_changed && client->facts.ephemeral > lane.size;
         if (client->demand_changed && !outgrew_lane) apply_demand(*client);
         const bool contended = !policy_->info.exclusive && !lane.ready.empty();
         if (outgrew_lane || contended) ask_yield(*client);
+    } else if (client->holds()) {
+        give_back(*client);
+    } else if (client->turn() == Turn::kReady) {
+        move_turn(*client, Turn::kParked);
     } else {
-        if (client->turn != Turn::kHoldingIdle) client->idle_since = now_;
-        if (client->holds()) give_back(*client);
-        client->turn = Turn::kParked;
-        update_ready(*client);
+        client->idle_since = now_;
     }
 }
 
@@ -290,20 +283,17 @@ void Engine::on(const event::Acknowledge& e) {
 void Engine::on(const event::PagedOut& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (client->residency != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
-    client->residency = Residency::kPaged;
-    std::erase(paging_out_, client);
-    set_observed(*client, Bytes{});
-    set_reserved(*client, Bytes{});
+    if (client->residency() != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
+    client->move_residency(Residency::kPaged, now_);
+    ledger_.clear(*client, now_);
     memory_changed_ = true;
 }
 
 void Engine::on(const event::PagedIn& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (client->residency != Residency::kPagingIn) return drop(e.client, ProtocolFault::kNotAsked);
-    client->residency = Residency::kResident;
-    client->resident_since = now_;
+    if (client->residency() != Residency::kPagingIn) return drop(e.client, ProtocolFault::kNotAsked);
+    client->move_residency(Residency::kResident, now_);
     became_ready(*client);
     memory_changed_ = true;
 }
@@ -330,7 +320,7 @@ void Engine::on(const event::Die& e) {
 
 void Engine::on(const event::RenewLane& e) {
     if (!lanes_.find(e.lane)) return;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client->lane != e.lane || client->holds()) continue;
         client->mapped = false;
         update_ready(*client);
@@ -344,16 +334,12 @@ void Engine::remove(Client& client) {
     unstall(client);
     if (!client.profiled) --unprofiled_;
     if (client.holds()) release_lane(client);
-    client.turn = Turn::kParked;
-    update_ready(client);
+    if (client.turn() != Turn::kParked) move_turn(client, Turn::kParked);
     lanes_.forget(id);
-    set_observed(client, Bytes{});
-    set_reserved(client, Bytes{});
+    ledger_.clear(client, now_);
     if (profiling_ == id) profiling_ = kNoClient;
     if (reserved_for_ == id) reserved_for_ = kNoClient;
-    std::erase(active_, &client);
-    std::erase(paging_out_, &client);
-    by_id_[index_of(id)].reset();
+    clients_.remove(id);
     memory_changed_ = trim_wanted_ = true;
 }
 
@@ -394,45 +380,44 @@ void Engine::on(const event::SetPolicy& e) {
     reserved_for_ = kNoClient;
     // Fairness starts anew: nobody owes anything for what another policy gave.
     double furthest = 0;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         charge_time(*client);
         furthest = std::max(furthest, client->facts.virtual_time_s);
     }
-    for (Client* client : active_) client->facts.virtual_time_s = furthest;
+    for (Client* client : clients_.all()) client->facts.virtual_time_s = furthest;
     virtual_clock_s_ = admitted_clock_s_ = std::max(virtual_clock_s_, furthest);
     contend_everywhere();
     memory_changed_ = true;
 }
 
 void Engine::on(const event::SetCapacity& e) {
-    capacity_ = e.capacity;
-    largest_capacity_ = std::max(largest_capacity_, capacity_);
-    limit_ = std::max(capacity_, reserved());
+    ledger_.set_capacity(e.capacity);
     memory_changed_ = true;
 }
 
 void Engine::on(const event::Timer&) {
     for (Lane& lane : lanes_.all()) {
-        if (lane.holder != kNoClient && lane.yield_at <= now_) ask_yield(*by_id_[index_of(lane.holder)]);
+        if (lane.holder != kNoClient && lane.yield_at <= now_) ask_yield(clients_.at(lane.holder));
     }
 }
 
 // ----------------------------------------------------------------------------------------------------------- viewers
 
 double Engine::memory_time_gib_s(const Client& client, Instant now) const {
-    const double gib = client.reserved.mib() / 1024.0;
+    const double gib = client.reserved().mib() / 1024.0;
     const double lane_gib =
-        client.turn == Turn::kRunning && client.lane != kNoLane ? client.facts.ephemeral.mib() / 1024.0 : 0.0;
+        client.turn() == Turn::kRunning && client.lane != kNoLane ? client.facts.ephemeral.mib() / 1024.0 : 0.0;
     return client.memory_time_gib_s + gib * (now - client.accrued_at).seconds() +
            lane_gib * (now - client.charged_until).seconds();
 }
 
 std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
     using enum WaitReason;
-    if (client.turn != Turn::kReady) return {kNothing, kNoClient};
+    if (client.turn() != Turn::kReady) return {kNothing, kNoClient};
     if (client.refused) return {kRefused, kNoClient};
     if (client.stopped) return {kPaused, kNoClient};
-    if (client.residency == Residency::kPagingIn || client.residency == Residency::kPagingOut) return {kPaging, kNoClient};
+    if (client.residency() == Residency::kPagingIn || client.residency() == Residency::kPagingOut)
+        return {kPaging, kNoClient};
     const bool other_profiles = profiling_ != kNoClient && profiling_ != client.facts.id;
     if (client.lane == kNoLane) {
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id) return {kReservation, reserved_for_};
@@ -443,7 +428,7 @@ std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
     if (!client.mapped) return {kMapping, kNoClient};
     const Lane* lane = lanes_.find(client.lane);
     if (lane->holder != kNoClient) {
-        return {by_id_[index_of(lane->holder)]->stopped ? kStoppedHolder : kTurn, lane->holder};
+        return {clients_.at(lane->holder).stopped ? kStoppedHolder : kTurn, lane->holder};
     }
     if (other_profiles) return {kProfiling, profiling_};
     return {kOrder, kNoClient};

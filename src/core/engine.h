@@ -2,27 +2,10 @@
 //
 // A state machine (event, now) -> actions. It has no clock, thread, socket, device or randomness in it; the service and
 // the simulator are thin shells around it, and a recorded trace of events replays to identical actions.
-//
-// A client's turn, and what moves it:
-//
-//            Want                 Grant               Idle (not asked to yield)
-//   kParked ------> kReady ---------------> kRunning ------------------> kHoldingIdle
-//      ^              ^                      |   |   <------------------      |
-//      |              |     Boundary         |   |          Want              |
-//      |              +----------------------+   |                            |
-//      +---- Idle (asked to yield) --------------+------- Idle (revoked) -----+
-//
-// A client's memory, and what moves it:
-//
-//   kAbsent --admit, profile--> kResident --PageOut--> kPagingOut --PagedOut--> kPaged --PageIn--> kPagingIn --PagedIn-->
-//   kResident
-//
-// A client is admitted when it has a lane. It may be resident without one: between its profiling turns, and while its lane
-// is lent to a client that needs room in mid-iteration.
+// The states of a client are in client.h, the sums of memory in ledger.h.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,7 +13,9 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/time.h"
+#include "core/client.h"
 #include "core/lanes.h"
+#include "core/ledger.h"
 #include "core/policy.h"
 #include "core/types.h"
 
@@ -48,54 +33,8 @@ struct EngineOptions {
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
     Duration deny_after = seconds(10);          ///< memory that may yet come is waited for so long
     unsigned profile_iterations = 2;
-    bool strict = false;  ///< a misbehaving policy is a failed check and no fallback (simulator, tests)
-};
-
-enum class Turn : std::uint8_t { kParked, kReady, kRunning, kHoldingIdle };
-enum class Residency : std::uint8_t { kAbsent, kResident, kPagingOut, kPaged, kPagingIn };
-
-struct Client {
-    ClientFacts facts;
-
-    Turn turn = Turn::kParked;
-    Residency residency = Residency::kAbsent;
-    LaneId lane = kNoLane;
-    bool profiled = false;  ///< P and T are known
-    bool pageable = true;
-    bool page_refused = false;  ///< it cannot be paged just now
-    bool stopped = false;
-    bool refused = false;
-    bool dropped = false;
-    bool yield_asked = false;
-    bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
-    bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
-    bool stalled = false;         ///< waits in mid-iteration for what it said it needs
-    unsigned profile_iterations = 0;
-    Duration profile_time;               ///< that they took
-    bool iteration_time_stated = false;  ///< by itself, or by an earlier run
-
-    Bytes reserved;           ///< its P in equation (2)
-    Bytes observed;           ///< what it was seen to use, if that is more: the rest is a debt
-    Bytes needed_persistent;  ///< while stalled
-    Bytes needed_ephemeral;
-
-    Instant charged_until;  ///< the turn's time is charged up to here
-    Instant granted_at;
-    Instant waits_since;  ///< since when it wants to run and has no lane
-    Instant resident_since;
-    Instant idle_since;
-    Instant stopped_at;
-    Instant stalled_at;
-    Instant accrued_at;             ///< memory time is counted up to here ...
-    double memory_time_gib_s = 0;   ///< ... without the T of a turn that is on
-    std::int32_t ready_index = -1;  ///< in its lane's ready list
-    WaitReason told = WaitReason::kNothing;
-    ClientId told_behind = kNoClient;
-
-    bool holds() const { return turn == Turn::kRunning || turn == Turn::kHoldingIdle; }
-    bool wants() const { return turn == Turn::kReady && !stopped && !refused && !dropped; }
-    bool on_device() const { return residency != Residency::kAbsent && residency != Residency::kPaged; }
-    Bytes debt() const { return observed > reserved ? observed - reserved : Bytes{}; }
+    /// For the simulator and tests: a misbehaving policy is a failed check and no fallback, and each event is audited.
+    bool strict = false;
 };
 
 /// What the engine has done so far. One struct feeds every viewer.
@@ -136,10 +75,12 @@ public:
     const Policy& policy() const { return *policy_; }
     const Lanes& lanes() const { return lanes_; }
     const Statistics& statistics() const { return statistics_; }
-    std::span<Client* const> clients() const { return active_; }  ///< in order of attachment
-    const Client* find(ClientId id) const;
-    Bytes capacity() const { return capacity_; }
-    Bytes reserved() const { return persistent_total_ + lanes_.total_charge(); }
+    /// Works out anew the sums, counts and lists that events change step by step, and checks that they are right.
+    void audit() const;
+    std::span<const Client* const> clients() const { return clients_.all(); }  ///< in order of attachment
+    const Client* find(ClientId id) const { return clients_.find(id); }
+    Bytes capacity() const { return ledger_.capacity(); }
+    Bytes reserved() const { return ledger_.reserved(); }
     ClientId reserved_for() const { return reserved_for_; }
     ClientId profiling() const { return profiling_; }
     /// Gibibyte-seconds of P on the device and of T while running, up to now.
@@ -177,10 +118,10 @@ private:
 
     Client* known(ClientId id);  ///< nullptr (and a Drop) if there is none
     void drop(ClientId id, ProtocolFault fault);
+    void stall(Client& client);
     void unstall(Client& client);
     void remove(Client& client);
     void settle();
-    void check_safety() const;
     Situation situation() const { return {now_, typical_service_}; }
     Rank checked_rank(const Client& client);
     bool ranks_before(const Client& a, const Client& b);
@@ -200,6 +141,7 @@ private:
     bool may_profile_now(const Client& newcomer, Barred barred);
     void start_profiling_turn(Client& client);
     void end_profiling_turn(Client& client);
+    void move_turn(Client& client, Turn to);
     void grant(Lane& lane, Client& client);
     Client* choose(Candidates candidates);
     void became_ready(Client& client);
@@ -237,12 +179,8 @@ private:
     void resize_lane(LaneId lane, Bytes size);
     void page_out(Client& client);
     void page_in(Client& client);
-    void set_reserved(Client& client, Bytes bytes);
-    void set_observed(Client& client, Bytes bytes);
-    Bytes free() const;
-    Bytes coming() const;
+    void set_reserved(Client& client, Bytes bytes) { ledger_.set_reserved(client, bytes, now_); }
     void tell_waits();
-    bool in_debt() const { return reserved() > capacity_ || debt_total_ > Bytes{}; }
     void look_again_at(Instant when) { balance_at_ = std::min(balance_at_, when); }
 
     // ---- admission.cpp: the way in ----
@@ -272,15 +210,9 @@ private:
     const Policy* policy_;
     const Policy* fallback_;
     Instant now_{};
-    Bytes capacity_;
-    Bytes largest_capacity_;  ///< what the device has when nobody else uses it: what could ever fit
-    Bytes limit_;             ///< capacity, or more while a fall of it is not worked off yet
-    Bytes persistent_total_;
-    Bytes debt_total_;
+    Clients clients_;
     Lanes lanes_;
-    std::vector<std::unique_ptr<Client>> by_id_;
-    std::vector<Client*> active_;
-    std::vector<Client*> paging_out_;
+    Ledger ledger_;
     std::vector<Action> actions_;
     std::vector<const ClientFacts*> scratch_;
     Statistics statistics_;

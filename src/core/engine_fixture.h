@@ -156,9 +156,9 @@ public:
         for (const Instant end = now + time; now < end;) {
             pass(iteration);
             all.insert(all.end(), actions_.begin(), actions_.end());
-            const std::vector<Client*> clients(engine.clients().begin(), engine.clients().end());
+            const std::vector<const Client*> clients(engine.clients().begin(), engine.clients().end());
             for (const Client* client : clients) {
-                if (client->turn != Turn::kRunning || client->stopped || client->granted_at == now) continue;
+                if (client->turn() != Turn::kRunning || client->stopped || client->granted_at == now) continue;
                 if (unreported_.size() <= index_of(client->facts.id)) unreported_.resize(index_of(client->facts.id) + 1);
                 std::uint64_t& done = unreported_[index_of(client->facts.id)];
                 ++done;
@@ -194,7 +194,7 @@ public:
         if (!client) throw std::runtime_error("no such client");
         return *client;
     }
-    bool runs(ClientId id) const { return at(id).turn == Turn::kRunning; }
+    bool runs(ClientId id) const { return at(id).turn() == Turn::kRunning; }
     /// "turn behind A"
     std::string why(ClientId id) const {
         const auto [reason, behind] = engine.why_waits(at(id));
@@ -221,6 +221,7 @@ private:
     void deliver(const Event& event) {
         const std::span<const Action> said = engine.handle(event, now);
         const std::vector<Action> fresh(said.begin(), said.end());
+        engine.audit();
         actions_.insert(actions_.end(), fresh.begin(), fresh.end());
         for (const Action& action : fresh) std::visit([this](const auto& a) { answer_to(a); }, action);
     }

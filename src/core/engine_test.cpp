@@ -53,7 +53,7 @@ TEST_F(EngineTest, WhoeverWantsToRunIsAdmittedAndGrantedALaneOnceItIsMapped) {
     rig.answer();
     EXPECT_EQ(rig.turns(), "grant A 0");
     EXPECT_EQ(rig.why(a), "nothing");
-    EXPECT_EQ(rig.at(a).turn, Turn::kRunning);
+    EXPECT_EQ(rig.at(a).turn(), Turn::kRunning);
 }
 
 TEST_F(EngineTest, AtItsBoundaryTheHolderMakesWayForWhoeverIsBehind) {
@@ -218,17 +218,17 @@ TEST_F(EngineTest, AnIdleClientKeepsItsGrantUntilSomebodyWantsTheLane) {
     const ClientId a = rig.enter();
     rig.idle(a);
     EXPECT_EQ(rig.turns(), "");
-    EXPECT_EQ(rig.at(a).turn, Turn::kHoldingIdle);
+    EXPECT_EQ(rig.at(a).turn(), Turn::kHoldingIdle);
     rig.want(a);
     EXPECT_EQ(rig.turns(), "") << "it runs on without asking";
-    EXPECT_EQ(rig.at(a).turn, Turn::kRunning);
+    EXPECT_EQ(rig.at(a).turn(), Turn::kRunning);
     rig.idle(a);
     const ClientId b = rig.enter();
     EXPECT_EQ(rig.turns(), "revoke A") << "at once: no minimum turn for one that does not run";
     EXPECT_FALSE(rig.runs(b)) << "the work in flight of the last iteration may still use the lane";
     rig.idle(a, 0);
     EXPECT_EQ(rig.turns(), "grant B 0");
-    EXPECT_EQ(rig.at(a).turn, Turn::kParked);
+    EXPECT_EQ(rig.at(a).turn(), Turn::kParked);
 }
 
 TEST_F(EngineTest, AHolderThatFallsIdleWhileOthersWaitLosesItsGrantAtOnce) {
@@ -434,7 +434,7 @@ TEST_F(EngineTest, LanesMaxIsHowManyRunAtOnceWhateverThePolicyWants) {
         EXPECT_EQ(rig.engine.lanes().all().size(), lanes_max);
         rig.play(seconds(1));
         std::size_t running = 0;
-        for (const Client* client : rig.engine.clients()) running += client->turn == Turn::kRunning ? 1u : 0u;
+        for (const Client* client : rig.engine.clients()) running += client->turn() == Turn::kRunning ? 1u : 0u;
         EXPECT_EQ(running, lanes_max);
     }
 }

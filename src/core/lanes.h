@@ -1,7 +1,7 @@
 // Lanes: how large each is, who is in it, and what it is charged for.
 //
-// A pure ledger. It knows nothing of turns' order or of time; the engine decides, this keeps the sums right. See the
-// three equations in types.h.
+// It knows nothing of turns' order or of time: the engine decides, this keeps equations (1) and (3) of types.h. The sums
+// over lanes and clients are in ledger.h.
 #pragma once
 
 #include <cstdint>

@@ -321,7 +321,7 @@ TEST_F(LanesTest, BrokenContractsFailTheCheck) {
     EXPECT_THROW(lanes.close_empty(), CheckFailure) << "in use";
 }
 
-// The ledger against a naive model, over random sequences of operations.
+// Lanes against a naive model, over random sequences of operations.
 
 /// What really is in one client for one lane, and what the service may conclude from the answers so far.
 struct ModelMapping {
@@ -359,9 +359,9 @@ struct ModelLane {
     }
 };
 
-class LedgerWalk {
+class LanesWalk {
 public:
-    explicit LedgerWalk(std::uint64_t seed) : random_(seed) {}
+    explicit LanesWalk(std::uint64_t seed) : random_(seed) {}
 
     void step() {
         const LaneId lane = any_lane();
@@ -510,7 +510,7 @@ private:
 
 TEST_F(LanesTest, AgreesWithANaiveModel) {
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-        LedgerWalk walk(seed);
+        LanesWalk walk(seed);
         for (int i = 0; i < 400; ++i) {
             SCOPED_TRACE("seed " + std::to_string(seed) + ", step " + std::to_string(i));
             walk.step();

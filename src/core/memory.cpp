@@ -32,7 +32,7 @@ void Engine::balance() {
     rehome_from_stopped();
     // Placing anyone just before or during a profiling turn would only be undone by it.
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
-    if (stalled_ == 0 && !in_debt() && !profiling) {
+    if (stalled_ == 0 && !ledger_.in_debt() && !profiling) {
         admit_waiters();
         spread();
     }
@@ -41,48 +41,14 @@ void Engine::balance() {
     tell_waits();
 }
 
-/// What is owed is in use, whoever it was meant for.
-Bytes Engine::free() const { return std::max(capacity_ - reserved() - debt_total_, Bytes{}); }
-
-/// What is charged now and will be free without further ado. What a stopped client would have to do does not count.
-Bytes Engine::coming() const {
-    Bytes sum;
-    for (const Client* client : paging_out_) {
-        if (!client->stopped) sum += client->reserved + client->debt();
-    }
-    for (const Lane& lane : lanes_.all()) {
-        Bytes stays = lane.size;
-        for (const Mapping& m : lane.mappings) {
-            if (by_id_[index_of(m.client)]->stopped) stays = std::max(stays, m.mapped);
-        }
-        sum += lane.charge - stays;
-    }
-    return sum;
-}
-
-void Engine::set_reserved(Client& client, Bytes bytes) {
-    client.memory_time_gib_s += client.reserved.mib() / 1024.0 * (now_ - client.accrued_at).seconds();
-    client.accrued_at = now_;
-    persistent_total_ += bytes - client.reserved;
-    debt_total_ -= client.debt();
-    client.reserved = bytes;
-    debt_total_ += client.debt();
-}
-
-void Engine::set_observed(Client& client, Bytes bytes) {
-    debt_total_ -= client.debt();
-    client.observed = bytes;
-    debt_total_ += client.debt();
-}
-
 /// Makes what the client stated its reservation. REQUIRES: it is at a boundary.
 void Engine::apply_demand(Client& client) {
     client.demand_changed = false;
     memory_changed_ = true;
-    if (client.on_device() && client.residency != Residency::kPagingOut) {
+    if (client.on_device() && client.residency() != Residency::kPagingOut) {
         const Bytes wanted = client.facts.persistent;
-        set_observed(client, wanted);
-        if (wanted <= client.reserved || reserved() + debt_total_ <= capacity_) set_reserved(client, wanted);
+        ledger_.set_observed(client, wanted);
+        if (wanted <= client.reserved() || ledger_.overdrawn() == Bytes{}) set_reserved(client, wanted);
     }
     if (client.lane != kNoLane) {
         Lane& lane = lanes_.at(client.lane);
@@ -123,7 +89,7 @@ void Engine::trim_lanes() {
     for (const Lane& lane : lanes_.all()) {
         if (!lane.has_members()) continue;
         Bytes least = lane.required();
-        const Client* holder = lane.holder == kNoClient ? nullptr : by_id_[index_of(lane.holder)].get();
+        const Client* holder = lane.holder == kNoClient ? nullptr : &clients_.at(lane.holder);
         if (holder && holder->stalled) least = std::max(least, holder->needed_ephemeral);
         if (lane.size > least) resize_lane(lane.id, least);
     }
@@ -139,7 +105,7 @@ void Engine::spread() {
                 std::erase(scratch_, &choose(lane.ready)->facts);  // it has the lane next
             if (scratch_.empty()) continue;
             Client& client = *choose(scratch_);
-            if (client.facts.ephemeral > free() || !wants_lane(client)) continue;
+            if (client.facts.ephemeral > ledger_.free() || !wants_lane(client)) continue;
             leave_lane(client);
             enter_lane(client, prepare_lane(client, {Placement::Kind::kOpen, kNoLane, client.facts.ephemeral}));
             moved = true;
@@ -153,15 +119,15 @@ void Engine::rehome_from_stopped() {
     std::vector<Client*> stuck;
     for (Lane& lane : lanes_.all()) {
         if (lane.holder == kNoClient) continue;
-        const Client& holder = *by_id_[index_of(lane.holder)];
+        const Client& holder = clients_.at(lane.holder);
         lane.blocked = holder.stopped && now_ - holder.stopped_at >= options_.rehome_after;
         if (holder.stopped && !lane.blocked) look_again_at(holder.stopped_at + options_.rehome_after);
         if (!lane.blocked) continue;
-        for (const ClientFacts* waiting : lane.ready) stuck.push_back(by_id_[index_of(waiting->id)].get());
+        for (const ClientFacts* waiting : lane.ready) stuck.push_back(&clients_.at(waiting->id));
     }
     for (Client* client : stuck) {
         const PlacementRequest request{client->facts.user, Bytes{}, client->facts.ephemeral, /*may_open=*/true};
-        const std::optional<Placement> placement = lanes_.place(request, free());
+        const std::optional<Placement> placement = lanes_.place(request, ledger_.free());
         if (!placement) continue;
         leave_lane(*client);
         enter_lane(*client, prepare_lane(*client, *placement));
@@ -172,7 +138,7 @@ void Engine::rehome_from_stopped() {
 // ------------------------------------------------------------------------------------------------------------ paging
 
 bool Engine::may_evict(const Client& client) const {
-    return may_be_paged(client) && client.residency == Residency::kResident && !client.stopped;
+    return may_be_paged(client) && client.residency() == Residency::kResident && !client.stopped;
 }
 
 /// It wants to go on, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
@@ -183,42 +149,41 @@ bool Engine::stands_its_ground(const Client& client) const {
 void Engine::page_out(Client& client) {
     SALUS_CHECK(may_evict(client) && !client.holds(), "only a parked client on the device is paged out");
     if (client.lane != kNoLane) leave_lane(client);
-    client.residency = Residency::kPagingOut;
-    paging_out_.push_back(&client);
+    client.move_residency(Residency::kPagingOut, now_);
     client.waits_since = now_;
     ++statistics_.page_outs;
-    statistics_.paged += client.reserved;
-    act(action::PageOut{client.facts.id, client.reserved});
+    statistics_.paged += client.reserved();
+    act(action::PageOut{client.facts.id, client.reserved()});
 }
 
 void Engine::page_in(Client& client) {
     set_reserved(client, client.facts.persistent);
-    client.residency = Residency::kPagingIn;
+    client.move_residency(Residency::kPagingIn, now_);
     ++statistics_.page_ins;
-    statistics_.paged += client.reserved;
-    act(action::PageIn{client.facts.id, client.reserved});
+    statistics_.paged += client.reserved();
+    act(action::PageIn{client.facts.id, client.reserved()});
 }
 
 // --------------------------------------------------------------------------------------- debts and growth in mid-iteration
 
 void Engine::repay_debts() {
-    if (!in_debt()) return;
-    const Bytes short_by = reserved() + debt_total_ - capacity_;
+    if (!ledger_.in_debt()) return;
+    const Bytes short_by = ledger_.overdrawn();
     // A profiling turn has all that was free, and gives most of it back at its boundary: nobody need be paged out for it.
     if (short_by > Bytes{} && profiler_has_device()) return;
     if (short_by > Bytes{}) return reclaim(short_by, nullptr);
-    for (Client* client : active_) {
-        if (client->debt() > Bytes{}) set_reserved(*client, client->observed);
+    for (Client* client : clients_.all()) {
+        if (client->debt() > Bytes{}) set_reserved(*client, client->observed());
     }
 }
 
 /// Frees memory until `amount` is or will be free: what lanes have to spare; then those that can be paged, from the last in
 /// rank, parked ones first and, at their boundary, those that run.
 void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
-    if (free() + coming() >= amount) return;
+    if (ledger_.free() + ledger_.coming() >= amount) return;
     trim_lanes();
     std::vector<Client*> pageable;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         const bool owes_and_runs = client->holds() && client->debt() > Bytes{};  // its boundary does not make it smaller
         if (client != on_behalf_of && may_evict(*client) && !client->stalled && !owes_and_runs) pageable.push_back(client);
     }
@@ -227,11 +192,11 @@ void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     std::stable_partition(pageable.begin(), pageable.end(), [](const Client* client) { return !client->holds(); });
     Bytes at_boundary;
     for (Client* client : pageable) {
-        if (free() + coming() + at_boundary >= amount) return;
+        if (ledger_.free() + ledger_.coming() + at_boundary >= amount) return;
         if (client->holds()) {
             ask_yield(*client);
             boundary_awaited_ = true;
-            at_boundary += client->reserved + client->debt();
+            at_boundary += client->reserved() + client->debt();
         } else {
             page_out(*client);
             lanes_.close_empty();
@@ -243,34 +208,33 @@ void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
 /// What has to be free for a stalled client to go on.
 Bytes Engine::missing(const Client& client) const {
     const auto beyond = [](Bytes wanted, Bytes had) { return std::max(wanted - had, Bytes{}); };
-    const Bytes overdrawn = beyond(reserved() + debt_total_, capacity_);
-    const Bytes had = client.reserved + client.debt();  // what it owes is in use already
+    const Bytes had = client.reserved() + client.debt();  // what it owes is in use already
     const Bytes charge = client.lane == kNoLane ? Bytes{} : lanes_.find(client.lane)->charge;
-    return overdrawn + beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), had);
+    return ledger_.overdrawn() + beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), had);
 }
 
 void Engine::serve_stalled() {
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (!client->stalled) continue;
         Bytes amount = missing(*client);
-        if (amount > free()) {
+        if (amount > ledger_.free()) {
             lend_lanes(amount, *client);
             reclaim(amount, client);
             amount = missing(*client);
         }
-        if (amount > free()) {
-            if (coming() > Bytes{} || boundary_awaited_) return;  // what is on its way is for the first in line
+        if (amount > ledger_.free()) {
+            if (ledger_.coming() > Bytes{} || boundary_awaited_) return;  // what is on its way is for the first in line
             continue;
         }
         unstall(*client);
         if (client->lane == kNoLane) {
-            set_reserved(*client, std::max(client->reserved, client->needed_persistent + client->needed_ephemeral));
-            act(action::Room{client->facts.id, client->reserved});
+            set_reserved(*client, std::max(client->reserved(), client->needed_persistent + client->needed_ephemeral));
+            act(action::Room{client->facts.id, client->reserved()});
             continue;
         }
         set_reserved(*client, client->needed_persistent);
         client->facts.persistent = client->needed_persistent;
-        act(action::Room{client->facts.id, client->reserved});
+        act(action::Room{client->facts.id, client->reserved()});
         Lane& lane = lanes_.at(client->lane);
         if (client->needed_ephemeral > lane.size) resize_lane(lane.id, client->needed_ephemeral);
         client->facts.ephemeral = std::max(client->facts.ephemeral, client->needed_ephemeral);
@@ -288,15 +252,16 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     };
     std::vector<Loan> loans;
     std::vector<Loan> only_if_enough;
-    Bytes within_reach = free() + coming();
-    for (const Client* client : active_) {
-        if (client != &borrower && may_evict(*client) && !client->stalled) within_reach += client->reserved + client->debt();
+    Bytes within_reach = ledger_.free() + ledger_.coming();
+    for (const Client* client : clients_.all()) {
+        if (client != &borrower && may_evict(*client) && !client->stalled)
+            within_reach += client->reserved() + client->debt();
     }
     for (const Lane& lane : lanes_.all()) {
         bool all_pageable = true;
         bool any_stuck = false;
         for (const Mapping& m : lane.mappings) {
-            const Client& client = *by_id_[index_of(m.client)];
+            const Client& client = clients_.at(m.client);
             if (&client == &borrower) continue;
             any_stuck = any_stuck || client.stopped || client.stalled;
             all_pageable = all_pageable && (!m.member || may_be_paged(client));
@@ -308,18 +273,18 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     }
     if (within_reach >= amount) loans.insert(loans.end(), only_if_enough.begin(), only_if_enough.end());
 
-    Bytes expected = free() + coming();
+    Bytes expected = ledger_.free() + ledger_.coming();
     std::vector<Client*> members;
     for (const Loan& loan : loans) {
         if (expected >= amount) break;
         expected += loan.size;
         if (loan.lane->holder != kNoClient && loan.lane->id != borrower.lane) {
-            ask_yield(*by_id_[index_of(loan.lane->holder)]);
+            ask_yield(clients_.at(loan.lane->holder));
             boundary_awaited_ = true;
             continue;
         }
         for (const Mapping& m : loan.lane->mappings) {
-            if (m.member && m.client != borrower.facts.id) members.push_back(by_id_[index_of(m.client)].get());
+            if (m.member && m.client != borrower.facts.id) members.push_back(&clients_.at(m.client));
         }
     }
     for (Client* member : members) leave_lane(*member);
@@ -328,17 +293,18 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
 
 /// See Note [Nobody deadlocks on memory].
 void Engine::deny_if_stuck() {
-    if (coming() > Bytes{}) return;
+    if (ledger_.coming() > Bytes{}) return;
     Client* last = nullptr;
     bool another_wants = false;
     bool another_is_between = false;  // it may come back and be paged, or end
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client->stalled) {
             if (!last || ranks_before(*last, *client)) last = client;
             continue;
         }
-        const bool goes_on = client->turn == Turn::kRunning || (client->turn == Turn::kHoldingIdle && client->yield_asked);
-        if ((goes_on && !client->stopped) || client->residency == Residency::kPagingIn) return;
+        const bool goes_on =
+            client->turn() == Turn::kRunning || (client->turn() == Turn::kHoldingIdle && client->yield_asked);
+        if ((goes_on && !client->stopped) || client->residency() == Residency::kPagingIn) return;
         if (client->on_device() && (client->refused || client->dropped)) return;   // about to go
         if (client->stopped && now_ - client->stopped_at < options_.deny_after) {  // it may go on, and make room
             return look_again_at(client->stopped_at + options_.deny_after);
@@ -350,17 +316,17 @@ void Engine::deny_if_stuck() {
     }
     // What is missing of the device may come back: that of jobs, say, which a new service has not heard of yet.
     const bool nobody_waits = !another_wants && stalled_ < 2;
-    const bool may_wait = nobody_waits || another_is_between || capacity_ < largest_capacity_;
+    const bool may_wait = nobody_waits || another_is_between || ledger_.capacity() < ledger_.largest_capacity();
     if (may_wait && now_ - last->stalled_at < options_.deny_after) {
         return look_again_at(last->stalled_at + options_.deny_after);
     }
     unstall(*last);
     ++statistics_.denials;
-    act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, capacity_});
+    act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, ledger_.capacity()});
 }
 
 void Engine::tell_waits() {
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         auto [reason, behind] = why_waits(*client);
         // Turns pass too quickly to be told one by one; who wants to know asks why_waits().
         if (reason == WaitReason::kTurn || reason == WaitReason::kMapping) {

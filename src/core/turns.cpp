@@ -49,7 +49,7 @@ void Engine::contend_for_slots() {
             if (!lane.ready.empty()) waiters.push_back(choose(lane.ready));
             continue;
         }
-        Client* holder = by_id_[index_of(lane.holder)].get();
+        Client* holder = &clients_.at(lane.holder);
         if (holder->stopped || holder->stalled) continue;  // it has no slot
         charge_time(*holder);
         if (!holder->yield_asked) holders.push_back(holder);
@@ -58,7 +58,7 @@ void Engine::contend_for_slots() {
     waiters = by_rank(std::move(waiters));
     holders = by_rank(std::move(holders));
     std::reverse(holders.begin(), holders.end());
-    std::stable_partition(holders.begin(), holders.end(), [](const Client* c) { return c->turn == Turn::kHoldingIdle; });
+    std::stable_partition(holders.begin(), holders.end(), [](const Client* c) { return c->turn() == Turn::kHoldingIdle; });
     for (std::size_t i = 0; i < holders.size() && leaving + i < waiters.size(); ++i) {
         contend(lanes_.at(holders[i]->lane), *waiters[leaving + i]);
     }
@@ -68,13 +68,13 @@ void Engine::contend_for_slots() {
 void Engine::dispatch_exclusive() {
     const bool busy = running_lanes() > 0;
     Client* front = nullptr;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client->lane == kNoLane || client->stopped || client->refused || client->dropped) continue;
         if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
     }
     if (busy) {  // several may still run from before this policy came
-        for (Client* client : active_) {
+        for (Client* client : clients_.all()) {
             if (client != front && client->holds()) ask_yield(*client);
             if (client->ready_index >= 0 && front && ranks_before(*client, *front)) contend(lanes_.at(front->lane), *client);
         }
@@ -90,7 +90,7 @@ Client* Engine::choose(Candidates candidates) {
         fall_back(PolicyFault::kNotACandidate);
         return choose(candidates);
     }
-    Client* chosen = by_id_[index_of(id)].get();
+    Client* chosen = &clients_.at(id);
     checked_rank(*chosen);
     return chosen;
 }
@@ -99,9 +99,7 @@ void Engine::grant(Lane& lane, Client& client) {
     SALUS_CHECK(lane.holder == kNoClient, "one holder a lane");
     SALUS_CHECK(client.ready_index >= 0, "only who is ready is granted a turn");
     lane.holder = client.facts.id;
-    client.turn = Turn::kRunning;
-    client.granted_at = client.charged_until = now_;
-    update_ready(client);
+    move_turn(client, Turn::kRunning);
     ++statistics_.turns;
     // With one slot for all lanes, it is the device that changes hands.
     const ClientId before = options_.lanes_max == 1 ? last_granted_ : lane.last_holder;
@@ -121,7 +119,7 @@ void Engine::grant(Lane& lane, Client& client) {
 std::size_t Engine::running_lanes() const {
     return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
         if (lane.holder == kNoClient) return false;
-        const Client& holder = *by_id_[index_of(lane.holder)];
+        const Client& holder = clients_.at(lane.holder);
         return !holder.stopped && !holder.stalled;
     }));
 }
@@ -136,10 +134,10 @@ void Engine::became_ready(Client& client) {
 
 /// Decides whether, and from when on, the lane's holder is to make way for one that has just become ready.
 void Engine::contend(Lane& lane, const Client& newcomer) {
-    Client& holder = *by_id_[index_of(lane.holder)];
+    Client& holder = clients_.at(lane.holder);
     if (holder.yield_asked) return;
     const PolicyInfo& policy = policy_->info;
-    if (holder.turn == Turn::kHoldingIdle && !policy.exclusive) return ask_yield(holder);
+    if (holder.turn() == Turn::kHoldingIdle && !policy.exclusive) return ask_yield(holder);
     if (policy_->urgent(newcomer.facts, holder.facts)) return ask_yield(holder);
     bool makes_way = policy.time_sliced;
     if (!makes_way) {
@@ -157,7 +155,7 @@ void Engine::contend_everywhere() {
     for (Lane& lane : lanes_.all()) {
         if (lane.holder == kNoClient) continue;
         lane.yield_at = kNever;
-        for (const ClientFacts* waiting : lane.ready) contend(lane, *by_id_[index_of(waiting->id)]);
+        for (const ClientFacts* waiting : lane.ready) contend(lane, clients_.at(waiting->id));
     }
 }
 
@@ -165,7 +163,7 @@ void Engine::ask_yield(Client& holder) {
     if (holder.lane != kNoLane) lanes_.at(holder.lane).yield_at = kNever;
     if (holder.yield_asked) return;
     holder.yield_asked = true;
-    if (holder.turn == Turn::kHoldingIdle) {
+    if (holder.turn() == Turn::kHoldingIdle) {
         ++statistics_.revokes;
         act(action::Revoke{holder.facts.id});
     } else {
@@ -190,25 +188,33 @@ void Engine::release_lane(Client& client) {
     lane.blocked = false;
 }
 
-/// The grant is back, at a boundary. The caller sets the client's new turn.
+/// The grant is back, at a boundary, and the client is parked.
 void Engine::give_back(Client& client) {
     const bool profiled_in_this_turn = profiling_ == client.facts.id;
     client.yield_asked = false;
-    client.turn = Turn::kParked;
+    move_turn(client, Turn::kParked);
     release_lane(client);
     if (profiled_in_this_turn) end_profiling_turn(client);
     else if (client.demand_changed) apply_demand(client);
 }
 
+/// A client that stops waiting leaves its lane's ready list here. One that begins to wait joins it by became_ready(), which
+/// also looks at the lane's holder.
+void Engine::move_turn(Client& client, Turn to) {
+    client.move_turn(to, now_);
+    if (to != Turn::kReady) update_ready(client);
+}
+
+/// Puts it on its lane's ready list if it could run, else takes it off. True if it was put on.
 bool Engine::update_ready(Client& client) {
-    const bool ready = client.wants() && client.profiled && client.mapped && client.residency == Residency::kResident;
+    const bool ready = client.could_run();
     if (ready == (client.ready_index >= 0)) return false;
     std::vector<const ClientFacts*>& list = lanes_.at(client.lane).ready;
     if (ready) {
         client.ready_index = static_cast<std::int32_t>(list.size());
         list.push_back(&client.facts);
     } else {
-        by_id_[index_of(list.back()->id)]->ready_index = client.ready_index;
+        clients_.at(list.back()->id).ready_index = client.ready_index;
         list[static_cast<std::size_t>(client.ready_index)] = list.back();
         list.pop_back();
         client.ready_index = -1;
@@ -220,7 +226,7 @@ bool Engine::update_ready(Client& client) {
 
 /// Charges the turn up to now, less what of it the client is known to have idled.
 void Engine::charge_time(Client& client, Duration idle) {
-    if (client.turn != Turn::kRunning) return;
+    if (client.turn() != Turn::kRunning) return;
     idle = std::min(idle, now_ - client.charged_until);
     const Duration held = now_ - client.charged_until - idle;
     client.charged_until = now_;
@@ -257,11 +263,11 @@ void Engine::advance_virtual_clocks(const Client* joining) {
     constexpr double kNone = std::numeric_limits<double>::max();
     double contending = kNone;
     double admitted = kNone;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (client == joining || client->stopped) continue;
         charge_time(*client);
         const double time_s = client->facts.virtual_time_s;
-        if (client->turn == Turn::kReady || client->turn == Turn::kRunning) contending = std::min(contending, time_s);
+        if (client->turn() == Turn::kReady || client->turn() == Turn::kRunning) contending = std::min(contending, time_s);
         if (client->lane != kNoLane) admitted = std::min(admitted, time_s);
     }
     if (contending != kNone) virtual_clock_s_ = std::max(virtual_clock_s_, contending);
@@ -282,7 +288,7 @@ void Engine::level_with_admitted(Client& client) {
 
 /// True while the lanes must not be granted for the sake of a profiling turn. See Note [Profiling turns].
 bool Engine::dispatch_profiling() {
-    Client* client = profiling_ == kNoClient ? nullptr : by_id_[index_of(profiling_)].get();
+    Client* client = profiling_ == kNoClient ? nullptr : &clients_.at(profiling_);
     if (client && client->holds()) return profiler_has_device();
     if (client && !may_profile_now(*client, entry_barred())) client = nullptr;
     if (!client) client = next_to_profile();
@@ -290,7 +296,7 @@ bool Engine::dispatch_profiling() {
     if (!client) return false;
 
     for (const Lane& lane : lanes_.all()) {
-        if (lane.holder != kNoClient) ask_yield(*by_id_[index_of(lane.holder)]);
+        if (lane.holder != kNoClient) ask_yield(clients_.at(lane.holder));
     }
     if (running_lanes() == 0) start_profiling_turn(*client);
     return true;
@@ -298,20 +304,20 @@ bool Engine::dispatch_profiling() {
 
 /// A profiling turn is on, and neither stopped nor waiting for room that others must leave to run on their own.
 bool Engine::profiler_has_device() const {
-    const Client* client = profiling_ == kNoClient ? nullptr : by_id_[index_of(profiling_)].get();
-    return client && client->holds() && !client->stopped && (!client->stalled || coming() > Bytes{});
+    const Client* client = profiling_ == kNoClient ? nullptr : &clients_.at(profiling_);
+    return client && client->holds() && !client->stopped && (!client->stalled || ledger_.coming() > Bytes{});
 }
 
 Client* Engine::next_to_profile() {
     if (stalled_ > 0) return nullptr;
     std::vector<Client*> newcomers;
-    for (Client* client : active_) {
+    for (Client* client : clients_.all()) {
         if (!client->profiled && client->wants()) newcomers.push_back(client);
     }
     if (newcomers.empty()) return nullptr;
     newcomers = by_rank(std::move(newcomers));
     if (policy_->info.exclusive) {  // of those that are not here yet, if the first may not come, none may
-        const auto absent = [](const Client* client) { return client->residency == Residency::kAbsent; };
+        const auto absent = [](const Client* client) { return client->residency() == Residency::kAbsent; };
         const auto first = std::find_if(newcomers.begin(), newcomers.end(), absent);
         if (first != newcomers.end()) newcomers.erase(std::remove_if(first + 1, newcomers.end(), absent), newcomers.end());
     }
@@ -323,27 +329,23 @@ Client* Engine::next_to_profile() {
 
 bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
-    if (newcomer.residency != Residency::kAbsent && newcomer.residency != Residency::kResident) return false;
+    if (newcomer.residency() != Residency::kAbsent && newcomer.residency() != Residency::kResident) return false;
     if (!may_enter(newcomer, barred)) return false;
     if (stands_its_ground(newcomer)) return true;
-    return std::all_of(active_.begin(), active_.end(), [&](const Client* other) {
-        const bool competes = other->profiled && (other->wants() || (other->turn == Turn::kRunning && !other->stopped));
+    return std::ranges::all_of(clients_.all(), [&](const Client* other) {
+        const bool competes = other->profiled && (other->wants() || (other->turn() == Turn::kRunning && !other->stopped));
         return other == &newcomer || !competes || policy_->profiles_before(newcomer.facts, other->facts);
     });
 }
 
 void Engine::start_profiling_turn(Client& client) {
-    if (client.residency == Residency::kAbsent) {
-        client.residency = Residency::kResident;
-        client.resident_since = now_;
-    }
-    set_reserved(client, client.reserved + free());
-    client.turn = Turn::kRunning;
-    client.granted_at = client.charged_until = now_;
+    if (client.residency() == Residency::kAbsent) client.move_residency(Residency::kResident, now_);
+    set_reserved(client, client.reserved() + ledger_.free());
+    move_turn(client, Turn::kRunning);
     ++statistics_.turns;
     ++statistics_.switches;
     ++statistics_.profiling_turns;
-    act(action::Room{client.facts.id, client.reserved});
+    act(action::Room{client.facts.id, client.reserved()});
     last_granted_ = client.facts.id;
     act(action::Grant{client.facts.id, kNoLane, true});
     ask_yield(client);

@@ -319,7 +319,7 @@ std::string unused_chance(const Driver& driver) {
         const bool keeps_it = holder && !holder->yield_asked;
         if (keeps_it) --places;
         else if (!lane.ready.empty()) ++waiting;
-        if (!keeps_it || holder->turn != Turn::kHoldingIdle) continue;
+        if (!keeps_it || holder->turn() != Turn::kHoldingIdle) continue;
         idler = letter(lane.holder) + " idles with its lane";
         if (!lane.ready.empty()) return idler;
     }
@@ -351,12 +351,12 @@ std::string first_unused_chance(const Policy& policy, unsigned lanes_max, std::u
         if (random.chance(0.5)) driver.pass(microseconds(random.integer(0, 5000)));
         const ClientId id = clients[random.below(clients.size())];
         const Client& client = driver.at(id);
-        const bool goes_idle = client.turn == Turn::kRunning && random.chance(0.5);
-        const bool is_revoked = client.turn == Turn::kHoldingIdle && client.yield_asked;
+        const bool goes_idle = client.turn() == Turn::kRunning && random.chance(0.5);
+        const bool is_revoked = client.turn() == Turn::kHoldingIdle && client.yield_asked;
         if (is_revoked) driver.idle(id, 0);
-        else if (client.turn == Turn::kParked || client.turn == Turn::kHoldingIdle) driver.want(id);
+        else if (client.turn() == Turn::kParked || client.turn() == Turn::kHoldingIdle) driver.want(id);
         else if (goes_idle) driver.idle(id);
-        else if (client.turn == Turn::kRunning && client.yield_asked) driver.boundary(id);
+        else if (client.turn() == Turn::kRunning && client.yield_asked) driver.boundary(id);
         iterations += goes_idle ? 1 : 0;
         if (driver.faults() != "") return driver.faults();
         const std::string chance = unused_chance(driver);

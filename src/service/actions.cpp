@@ -86,7 +86,7 @@ void Shell::take_back(ClientId id) {
         case control::TakeBack::Outcome::kAtBoundary: break;
     }
     // The engine took it for idle, and it has begun anew meanwhile.
-    if (const Client* client = engine_.find(id); client && client->turn == Turn::kHoldingIdle) feed(event::Want{id});
+    if (const Client* client = engine_.find(id); client && client->turn() == Turn::kHoldingIdle) feed(event::Want{id});
 }
 
 void Shell::perform(const action::AssignLane& a) {

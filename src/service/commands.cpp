@@ -34,11 +34,11 @@ std::string_view state_of(const Client& client, const Session& session, control:
     if (session.asleep) return "asleep";
     if (client.refused) return "refused";
     if (client.dropped || session.disconnected) return "leaving";
-    if (client.residency == Residency::kPagingOut || client.residency == Residency::kPagingIn) return "paging";
-    if (client.residency == Residency::kPaged) return "paged out";
+    if (client.residency() == Residency::kPagingOut || client.residency() == Residency::kPagingIn) return "paging";
+    if (client.residency() == Residency::kPaged) return "paged out";
     if (client.stalled) return "growing";
     if (client.holds()) return word == control::State::kIdle ? "idle" : "running";
-    return client.turn == Turn::kReady ? "waiting" : "idle";
+    return client.turn() == Turn::kReady ? "waiting" : "idle";
 }
 
 /// Wall time that it still needs, as far as can be told.

@@ -216,7 +216,7 @@ bool Server::may_start(Job& job) {
         const bool starting = sessions.empty() && os::now() - other.may_start_since < kStartPatience;
         const bool is_new = !sessions.empty() && sessions[0]->page->iterations < kKnownAfter;
         const Client* client = is_new ? engine.find(sessions[0]->id) : nullptr;
-        if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved : Bytes{}), Bytes{});
+        if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved() : Bytes{}), Bytes{});
         alone = alone && !starting;
     }
     // Its first iterations have all their memory to themselves, and lanes can be lent for that.

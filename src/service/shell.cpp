@@ -322,7 +322,7 @@ void Shell::notified(Session& session) {
     const control::Word word = session.word();
     if (!client || word.state != control::State::kFree) return;
     if (client->holds()) return turn_is_over(session);
-    if (!word.want || client->turn != Turn::kParked) return;
+    if (!word.want || client->turn() != Turn::kParked) return;
     look_at_holders();
     session.waiting_since = os::now();
     feed(event::Want{session.id});
@@ -404,8 +404,8 @@ bool Shell::any_holder_is_misjudged() const {
     return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
         const Client* client = engine_.find(entry.first);
         if (!client) return false;
-        if (client->turn == Turn::kRunning) return rests(*entry.second);
-        return client->turn == Turn::kHoldingIdle && entry.second->word().state == control::State::kRunning;
+        if (client->turn() == Turn::kRunning) return rests(*entry.second);
+        return client->turn() == Turn::kHoldingIdle && entry.second->word().state == control::State::kRunning;
     });
 }
 
@@ -432,9 +432,9 @@ void Shell::look_at_holders() {
         const Client* client = engine_.find(session->id);
         if (!client || !client->holds()) continue;  // what was told of another may have ended its turn
         const control::State state = session->word().state;
-        if (client->turn == Turn::kRunning && rests(*session)) {
+        if (client->turn() == Turn::kRunning && rests(*session)) {
             feed(event::Idle{session->id, 0});
-        } else if (state == control::State::kRunning && client->turn == Turn::kHoldingIdle) {
+        } else if (state == control::State::kRunning && client->turn() == Turn::kHoldingIdle) {
             feed(event::Want{session->id});
         } else if (state == control::State::kFree) {
             turn_is_over(*session);
@@ -567,7 +567,7 @@ void Shell::keep_roster() {
         if (!client) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
         entries.push_back({session->pid, session->start_time, static_cast<std::uint32_t>(client->lane),
-                           lane ? lane->charge : Bytes{}, client->reserved});
+                           lane ? lane->charge : Bytes{}, client->reserved()});
     }
     if (entries == roster_ || !write_roster(roster_path_, entries)) return;
     roster_ = entries;

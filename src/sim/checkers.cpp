@@ -50,7 +50,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
         used += own;
         const Client* client = engine.find(ClientId(i));
         SALUS_CHECK(client, "a client that is there is known");
-        if (own > client->reserved) unasked += std::min(own - client->reserved, c.unasked);
+        if (own > client->reserved()) unasked += std::min(own - client->reserved(), c.unasked);
     }
     for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
     for (const auto& [lane, size] : lanes) used += size;
@@ -143,9 +143,10 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     if (lanes_max > 0 && running >= lanes_max) return;
     for (const Client* client : engine.clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane || client->residency != Residency::kResident)
+        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane ||
+            client->residency() != Residency::kResident)
             continue;
-        if (held.contains(client->lane) || !client->mapped || client->turn != Turn::kReady) continue;
+        if (held.contains(client->lane) || !client->mapped || client->turn() != Turn::kReady) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
     }
 }

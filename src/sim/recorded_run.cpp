@@ -154,7 +154,7 @@ private:
             run_.result.memory_peak = std::max(run_.result.memory_peak, engine.reserved());
             return;
         }
-        const auto seen = std::pair(engine.reserved() - profiler->reserved, here(profiler->facts.id).index);
+        const auto seen = std::pair(engine.reserved() - profiler->reserved(), here(profiler->facts.id).index);
         if (profiling_.empty() || profiling_.back() != seen) profiling_.push_back(seen);
     }
 

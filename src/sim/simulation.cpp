@@ -98,7 +98,7 @@ void Simulation::note_memory() {
     const Client* profiler = engine_.profiling() == kNoClient ? nullptr : engine_.find(engine_.profiling());
     if (profiler && profiler->holds()) {
         const SimulatedClient& c = clients_[index_of(engine_.profiling())];
-        in_use += std::min(c.persistent + c.ephemeral, profiler->reserved) - profiler->reserved;
+        in_use += std::min(c.persistent + c.ephemeral, profiler->reserved()) - profiler->reserved();
     }
     result_.memory_peak = std::max(result_.memory_peak, in_use);
 }

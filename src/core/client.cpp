@@ -1,0 +1,77 @@
+#include "core/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace salus {
+namespace {
+
+template <typename State>
+using Move = std::pair<State, State>;
+
+// The arrows of the diagrams in client.h.
+constexpr Move<Turn> kTurnMoves[] = {
+    {Turn::kParked, Turn::kReady},         // Want; Boundary, once the grant is back
+    {Turn::kReady, Turn::kRunning},        // Grant
+    {Turn::kReady, Turn::kParked},         // Idle
+    {Turn::kRunning, Turn::kHoldingIdle},  // Idle
+    {Turn::kRunning, Turn::kParked},       // the grant comes back
+    {Turn::kHoldingIdle, Turn::kRunning},  // Want
+    {Turn::kHoldingIdle, Turn::kParked},   // the grant comes back
+};
+constexpr Move<Residency> kResidencyMoves[] = {
+    {Residency::kAbsent, Residency::kResident},     // admit, profile, Observe
+    {Residency::kResident, Residency::kPagingOut},  // PageOut
+    {Residency::kPagingOut, Residency::kPaged},     // PagedOut
+    {Residency::kPagingOut, Residency::kResident},  // Unpageable
+    {Residency::kPaged, Residency::kPagingIn},      // PageIn
+    {Residency::kPagingIn, Residency::kResident},   // PagedIn
+};
+
+}  // namespace
+
+bool may_move(Turn from, Turn to) {
+    return std::find(std::begin(kTurnMoves), std::end(kTurnMoves), Move<Turn>{from, to}) != std::end(kTurnMoves);
+}
+
+bool may_move(Residency from, Residency to) {
+    return std::find(std::begin(kResidencyMoves), std::end(kResidencyMoves), Move<Residency>{from, to}) !=
+           std::end(kResidencyMoves);
+}
+
+void Client::move_turn(Turn to, Instant now) {
+    SALUS_CHECK(may_move(turn_, to), "a turn does not move this way");
+    const bool wanted = turn_ == Turn::kReady || turn_ == Turn::kRunning;
+    if (to == Turn::kReady) waits_since = now;
+    if (to == Turn::kRunning) charged_until = now;
+    if (to == Turn::kRunning && turn_ == Turn::kReady) granted_at = now;
+    if ((to == Turn::kParked || to == Turn::kHoldingIdle) && wanted) idle_since = now;
+    turn_ = to;
+}
+
+void Client::move_residency(Residency to, Instant now) {
+    SALUS_CHECK(may_move(residency_, to), "memory does not move this way");
+    const bool was_there = residency_ == Residency::kPagingOut;  // and stays: it could not be paged
+    if (to == Residency::kResident && !was_there) resident_since = now;
+    residency_ = to;
+}
+
+Client& Clients::add(ClientId id) {
+    SALUS_CHECK(index_of(id) < 1'000'000, "ids are small");
+    if (index_of(id) >= by_id_.size()) by_id_.resize(index_of(id) + 1);
+    std::unique_ptr<Client>& place = by_id_[index_of(id)];
+    SALUS_CHECK(!place, "this id is in use");
+    place = std::make_unique<Client>();
+    place->facts.id = id;
+    all_.push_back(place.get());
+    return *place;
+}
+
+void Clients::remove(ClientId id) {
+    std::erase(all_, &at(id));
+    by_id_[index_of(id)].reset();
+}
+
+}  // namespace salus

@@ -1,0 +1,132 @@
+// One client as the engine sees it, and the two states that it moves through.
+//
+// Its turn, and what moves it:
+//
+//             Want               Grant                 Idle (not asked to yield)
+//   kParked -------> kReady ---------------> kRunning ---------------------------> kHoldingIdle
+//    ^  ^  ^           |                      |     ^              Want               |    |
+//    |  |  +-- Idle ---+                      |     +---------------------------------+    |
+//    |  +--- the grant comes back ------------+                                            |
+//    +------ the grant comes back ---------------------------------------------------------+
+//
+// A grant comes back by Boundary (the client then moves on to kReady: it wants to run on), or by Idle. Leave and Die park
+// the client before it is removed.
+//
+// Its memory, and what moves it:
+//
+//             admit, profile, Observe             PageOut               PagedOut           PageIn
+//   kAbsent -------------------------> kResident ---------> kPagingOut ---------> kPaged ---------> kPagingIn
+//                                       ^     ^                  |                                      |
+//                                       |     +--- Unpageable ---+                                      |
+//                                       +------------------ PagedIn ------------------------------------+
+//
+// A client is admitted when it has a lane. It may be resident without one: between its profiling turns, and while its lane
+// is lent to a client that needs room in mid-iteration.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/types.h"
+
+namespace salus {
+
+enum class Turn : std::uint8_t { kParked, kReady, kRunning, kHoldingIdle };
+enum class Residency : std::uint8_t { kAbsent, kResident, kPagingOut, kPaged, kPagingIn };
+
+/// Whether the diagrams above have this arrow.
+bool may_move(Turn from, Turn to);
+bool may_move(Residency from, Residency to);
+
+struct Client {
+    ClientFacts facts;
+
+    LaneId lane = kNoLane;
+    bool profiled = false;  ///< P and T are known
+    bool pageable = true;
+    bool page_refused = false;  ///< it cannot be paged just now
+    bool stopped = false;
+    bool refused = false;
+    bool dropped = false;
+    bool yield_asked = false;
+    bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
+    bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
+    bool stalled = false;         ///< waits in mid-iteration for what it said it needs
+    unsigned profile_iterations = 0;
+    Duration profile_time;               ///< that they took
+    bool iteration_time_stated = false;  ///< by itself, or by an earlier run
+
+    Bytes needed_persistent;  ///< while stalled
+    Bytes needed_ephemeral;
+
+    Instant charged_until;  ///< the turn's time is charged up to here
+    Instant granted_at;
+    Instant waits_since;  ///< since when it wants to run and has no lane
+    Instant resident_since;
+    Instant idle_since;
+    Instant stopped_at;
+    Instant stalled_at;
+    Instant accrued_at;             ///< memory time is counted up to here ...
+    double memory_time_gib_s = 0;   ///< ... without the T of a turn that is on
+    std::int32_t ready_index = -1;  ///< in its lane's ready list
+    WaitReason told = WaitReason::kNothing;
+    ClientId told_behind = kNoClient;
+
+    Turn turn() const { return turn_; }
+    Residency residency() const { return residency_; }
+    bool holds() const { return turn_ == Turn::kRunning || turn_ == Turn::kHoldingIdle; }
+    bool wants() const { return turn_ == Turn::kReady && !stopped && !refused && !dropped; }
+    /// It lacks nothing but a grant, and is on its lane's ready list.
+    bool could_run() const { return wants() && profiled && mapped && residency_ == Residency::kResident; }
+    bool on_device() const { return residency_ != Residency::kAbsent && residency_ != Residency::kPaged; }
+    /// Its memory will be free soon. That of a stopped client may never be.
+    bool being_paged_out() const { return residency_ == Residency::kPagingOut && !stopped; }
+
+    Bytes reserved() const { return reserved_; }  ///< its P in equation (2)
+    Bytes observed() const { return observed_; }  ///< what it was seen to use
+    /// What of that is more than it reserved.
+    Bytes debt() const { return observed_ > reserved_ ? observed_ - reserved_ : Bytes{}; }
+
+    /// The only ways to change the two states. They note the time of the move where others ask for it.
+    /// REQUIRES: may_move(turn(), to), may_move(residency(), to).
+    void move_turn(Turn to, Instant now);
+    void move_residency(Residency to, Instant now);
+
+private:
+    friend class Ledger;  // it changes the two amounts, and its sums with them
+
+    Turn turn_ = Turn::kParked;
+    Residency residency_ = Residency::kAbsent;
+    Bytes reserved_;
+    Bytes observed_;
+};
+
+/// The clients that are attached.
+class Clients {
+public:
+    /// REQUIRES: the id is not in use.
+    Client& add(ClientId id);
+    void remove(ClientId id);
+
+    /// In order of attachment.
+    std::span<Client* const> all() { return all_; }
+    std::span<const Client* const> all() const { return all_; }
+    /// REQUIRES: it is attached.
+    Client& at(ClientId id) { return *by_id_[index_of(id)]; }
+    const Client& at(ClientId id) const { return *by_id_[index_of(id)]; }
+    /// nullptr if it is not.
+    Client* find(ClientId id) { return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr; }
+    const Client* find(ClientId id) const { return index_of(id) < by_id_.size() ? by_id_[index_of(id)].get() : nullptr; }
+
+private:
+    std::vector<std::unique_ptr<Client>> by_id_;
+    std::vector<Client*> all_;
+};
+
+}  // namespace salus
