@@ -19,7 +19,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
     {"core", {"base"}},
     {"policies", {"base", "core"}},
-    {"sim", {"base", "core", "policies"}},
+    {"shell", {"base", "core", "wire"}},
+    {"sim", {"base", "core", "policies", "shell", "wire"}},
     {"os", {"base"}},
     {"wire", {"base", "os"}},
     {"device", {"base", "os", "wire"}},
@@ -27,11 +28,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"client", {"base", "os", "wire", "device", "salus"}},
     {"interpose", {"base", "os", "client"}},
     {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
-    {"service", {"base", "os", "core", "policies", "wire", "device", "history"}},
+    {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history"}},
     {"job", {"base", "os", "salus"}},  // salus: the public header
     {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history"}},
 };
-const std::set<std::string> kPure = {"base", "core", "policies", "sim"};
+const std::set<std::string> kPure = {"base", "core", "policies", "shell", "sim"};
 
 /// What pure code has no business with: clocks, threads, files, sockets, processes, devices, the environment.
 const std::regex kImpure(

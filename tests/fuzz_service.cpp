@@ -121,7 +121,7 @@ private:
 struct World {
     World() {
         set_check_handler([](const std::string& message) { fail(message); });
-        service::set_log_level(service::LogLevel::kError);
+        service::set_log_level(LogLevel::kError);
         ::signal(SIGTERM, SIG_IGN);  // a command may be to kill a job, which is us
         // In memory if possible: the service renames small files all the time, which disks are slow at.
         for (const std::filesystem::path& place :
@@ -200,7 +200,7 @@ public:
         client.say(wire::Leave{});
         for (int i = 0; i < 3; ++i) step();
         std::ostringstream trace;
-        trace << std::ifstream(server_->shell().trace().current_path()).rdbuf();
+        trace << std::ifstream(server_->trace().current_path()).rdbuf();
         const auto replay = replay_trace(trace.str(), find_policy, fallback_policy());
         if (!replay) fail("the trace cannot be replayed: " + replay.error());
         if (!replay.value().difference.empty()) fail("the replay differs: " + replay.value().difference);

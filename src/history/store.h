@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/run_figures.h"
 #include "base/time.h"
 #include "history/command.h"
 
@@ -24,15 +25,7 @@ inline constexpr const char* kFileName = "history.db";
 /// So many commands of a user are kept, those that ran last.
 inline constexpr std::uint64_t kCommandsMax = 10'000;
 
-/// What a run showed of a job. Zeros: not known.
-struct Figures {
-    std::uint64_t iterations = 0;
-    Duration iteration_time;
-    Bytes persistent;
-    Bytes ephemeral;
-
-    bool operator==(const Figures&) const = default;
-};
+using Figures = RunFigures;
 
 /// A command that has ended.
 struct Run {

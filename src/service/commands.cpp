@@ -68,7 +68,7 @@ json Server::describe(const Session& session, Instant at) const {
     row["job"] = session.job;
     row["client"] = index_of(session.id);
     row["name"] = session.name;
-    row["pid"] = session.pid;
+    row["pid"] = session.process.pid;
     row["user"] = session.uid;
     row["attached_s"] = (at - session.attached_at).seconds();
     if (!client) return row;
@@ -125,8 +125,8 @@ json Server::status() const {
     service["socket"] = options_.socket;
     service["state"] = options_.state;
     service["uptime_s"] = (at - started_).seconds();
-    service["device"] = shell_->memory().name();
-    service["gpu"] = shell_->memory().identity();
+    service["device"] = memory_->name();
+    service["gpu"] = memory_->identity();
     service["mps"] = mps_ && offers_mps_ ? mps_->directory() : "";
     service["policy"] = engine.policy().info.name;
     service["paging"] = engine.options().paging;
@@ -134,10 +134,10 @@ json Server::status() const {
     service["capacity"] = engine.capacity().count;
     service["reserved"] = engine.reserved().count;
     service["held_by_orphans"] = shell_->held_by_orphans().count;
-    service["trace"] = {{"path", shell_->trace().current_path()},
-                        {"previous", shell_->trace().previous_path()},
-                        {"recording", shell_->trace().recording()},
-                        {"bytes", shell_->trace().written().count}};
+    service["trace"] = {{"path", journal_->trace().current_path()},
+                        {"previous", journal_->trace().previous_path()},
+                        {"recording", journal_->trace().recording()},
+                        {"bytes", journal_->trace().written().count}};
     const Statistics& s = engine.statistics();
     service["statistics"] = {{"turns", s.turns},
                              {"switches", s.switches},
@@ -282,7 +282,7 @@ Server::Reply Server::kill(std::uint32_t job, bool at_once) {
     const std::vector<Session*> sessions = sessions_of(job);
     os::ChildProcess command;
     for (const Session* session : sessions) {
-        if (known.runner_pid != 0 && !command.pidfd) command = os::child_above(session->pid, known.runner_pid);
+        if (known.runner_pid != 0 && !command.pidfd) command = os::child_above(session->process.pid, known.runner_pid);
     }
     if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
     // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
@@ -290,7 +290,7 @@ Server::Reply Server::kill(std::uint32_t job, bool at_once) {
         os::send_signal(os::open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
     for (Session* session : sessions) {
         shell_->pause(*session, false);
-        if (session->pid != command.pid) os::send_signal(session->pidfd.get(), signal);
+        if (session->process.pid != command.pid) os::send_signal(attached_.at(session->connection).pidfd.get(), signal);
     }
     log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
     return {true, "{}"};
@@ -314,7 +314,7 @@ Server::Reply Server::command(const os::Peer& peer, std::string_view line) {
         return {true, "{}"};
     }
     if (verb == "trace") {
-        shell_->trace().flush();
+        journal_->trace().flush();
         return {true, text_of(status()["service"]["trace"])};
     }
     if (verb == "stop") {

@@ -7,7 +7,6 @@
 #include "base/characters.h"
 #include "os/clock.h"
 #include "service/log_limit.h"
-#include "service/shell.h"
 
 namespace salus::service {
 namespace {

@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "base/log_level.h"
 #include "base/time.h"
 
 namespace salus::service {
-
-enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
 std::optional<LogLevel> log_level_from(std::string_view name);
 void set_log_level(LogLevel level);

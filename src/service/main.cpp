@@ -36,9 +36,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "salusd: %s\n", server.error().c_str());
         return 1;
     }
-    salus::service::log(salus::service::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
+    salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
                         options.policy, server.value()->shell().engine().capacity().mib() / 1024.0);
     server.value()->run();
-    salus::service::log(salus::service::LogLevel::kInfo, "stopped");
+    salus::service::log(salus::LogLevel::kInfo, "stopped");
     return 0;
 }

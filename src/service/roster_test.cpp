@@ -15,6 +15,7 @@
 
 #include "os/process.h"
 #include "service/log.h"
+#include "service/ports.h"
 
 namespace salus::service {
 namespace {
@@ -134,11 +135,12 @@ TEST_F(RosterTest, OnAFullDiskTheOldOneStays) {
 // ----------------------------------------------------------------------------------------------------------- processes
 
 TEST_F(RosterTest, AliveIsThatVeryProcess) {
-    RosterEntry me = myself();
+    const KernelProcesses processes;
+    shell::ProcessId me = myself().process;
     ASSERT_NE(me.start_time, 0u);
-    EXPECT_TRUE(is_alive(me));
+    EXPECT_TRUE(processes.is_alive(me));
     ++me.start_time;  // another one that had the same pid
-    EXPECT_FALSE(is_alive(me));
+    EXPECT_FALSE(processes.is_alive(me));
 
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -146,19 +148,19 @@ TEST_F(RosterTest, AliveIsThatVeryProcess) {
         ::pause();
         ::_exit(0);
     }
-    const RosterEntry of_child{child, os::start_time_of(child).value_or(0), 0, {}, {}};
-    EXPECT_TRUE(is_alive(of_child));
+    const shell::ProcessId of_child{child, os::start_time_of(child).value_or(0)};
+    EXPECT_TRUE(processes.is_alive(of_child));
     ::kill(child, SIGKILL);
     siginfo_t end{};
     ::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT);
-    EXPECT_FALSE(is_alive(of_child)) << "nobody has read its status yet";
+    EXPECT_FALSE(processes.is_alive(of_child)) << "nobody has read its status yet";
     ::waitpid(child, nullptr, 0);
-    EXPECT_FALSE(is_alive(of_child));
-    EXPECT_FALSE(is_alive({std::numeric_limits<int>::max(), 0, 0, {}, {}}));
+    EXPECT_FALSE(processes.is_alive(of_child));
+    EXPECT_FALSE(processes.is_alive({std::numeric_limits<int>::max(), 0}));
 }
 
 TEST_F(RosterTest, EachLaneIsHeldOnceAndEachPForItself) {
-    EXPECT_EQ(held_by({}), Bytes{});
+    EXPECT_EQ(shell::held_by({}), Bytes{});
     const std::vector<RosterEntry> entries = {
         {1, 1, /*lane=*/0, mebibytes(10), mebibytes(1)},
         {2, 1, /*lane=*/0, mebibytes(12), mebibytes(2)},  // the lane was growing
@@ -166,7 +168,7 @@ TEST_F(RosterTest, EachLaneIsHeldOnceAndEachPForItself) {
         {4, 1, /*lane=*/1, mebibytes(20), mebibytes(4)},
         {5, 1, 0xffffffffu, {}, mebibytes(5)},
     };
-    EXPECT_EQ(held_by(entries), mebibytes(1 + 2 + 3 + 4 + 5 + 12 + 20));
+    EXPECT_EQ(shell::held_by(entries), mebibytes(1 + 2 + 3 + 4 + 5 + 12 + 20));
 }
 
 }  // namespace

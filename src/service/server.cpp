@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "device/host/host_lane_memory.h"
 #include "os/clock.h"
 #include "os/file.h"
+#include "os/futex.h"
 #include "os/lock.h"
 #include "os/process.h"
 #include "os/timespec.h"
@@ -103,6 +105,14 @@ sigset_t stop_signals() {
     return stops;
 }
 
+/// Nothing if it could vanish under our feet.
+std::shared_ptr<ControlPage> map_page(const os::Descriptor& file) {
+    if (!os::has_lasting_size(file.get(), kControlPageSize)) return nullptr;
+    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (at == MAP_FAILED) return nullptr;
+    return {static_cast<ControlPage*>(at), [](ControlPage* page) { ::munmap(page, kControlPageSize); }};
+}
+
 std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{what} << 32 | id; }
 
 }  // namespace
@@ -133,9 +143,12 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
 Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memory)
     : options_(options),
       history_(options.state),
-      shell_(std::make_unique<Shell>(options, std::move(memory))),
+      memory_(std::move(memory)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       started_(os::now()) {
+    const shell::Settings settings = settings_from(options, *this);
+    journal_ = std::make_unique<StateJournal>(options, settings.engine);
+    shell_ = std::make_unique<Shell>(settings, shell::Ports{clock_, *this, *this, processes_, *journal_});
     shell_->on_departure([this](const Session& session) {
         const auto job = jobs_.find(session.job);
         if (job != jobs_.end()) job->second.gone = whole_of(job->second.gone, shell_->figures_of(session));
@@ -168,9 +181,9 @@ Result<bool> Server::listen() {
 void Server::start_mps() {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const bool is_gpu = shell_->memory().name() == "cuda";
+    const bool is_gpu = memory_->name() == "cuda";
     const std::string directory = options_.state + "/mps";
-    const std::string gpu = shell_->memory().identity();
+    const std::string gpu = memory_->identity();
     offers_mps_ = wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu);
     if (!offers_mps_) {
         mps_ = is_gpu ? Mps::find(directory, gpu) : nullptr;
@@ -204,7 +217,7 @@ Bytes Server::needs_to_start(const Job& job) const {
 
 /// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
 bool Server::may_start(Job& job) {
-    if (job.may_start || shell_->memory().name() != "cuda") return true;
+    if (job.may_start || memory_->name() != "cuda") return true;
     Bytes taken;
     bool alone = shell_->sessions().empty();
     shell_->look_at_usage();
@@ -235,6 +248,41 @@ bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+// -------------------------------------------------------------------------------------------------- the shell's ports
+
+Server::Attached::~Attached() {
+    if (epoll >= 0 && notify) ::epoll_ctl(epoll, EPOLL_CTL_DEL, notify.get(), nullptr);
+}
+
+shell::Connections::Sent Server::send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors) {
+    const auto connection = connections_.find(to);
+    if (connection == connections_.end() || !connection->second.socket) return Sent::kGone;
+    if (wire::send(connection->second.socket.get(), message, descriptors)) return Sent::kYes;
+    return errno == EAGAIN ? Sent::kFull : Sent::kGone;
+}
+
+shell::Connections::Sent Server::send(ConnectionId to, const wire::Message& message) { return send(to, message, {}); }
+
+Result<shell::Connections::Sent> Server::send_pieces(ConnectionId to, LaneId lane, std::size_t first, std::size_t end) {
+    const Result<std::vector<os::Descriptor>> pieces = memory_->pass_on(lane, first, end);
+    if (!pieces) return Error{pieces.error()};
+    std::vector<int> descriptors;
+    for (const os::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
+    return send(to, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(first)}, descriptors);
+}
+
+void Server::hang_up(ConnectionId connection) {
+    if (const auto found = connections_.find(connection); found != connections_.end()) found->second.socket.reset();
+}
+
+void Server::wake(ControlPage& page) { os::wake_all(page.word); }
+
+std::optional<shell::DeviceMemory::Usage> Server::usage(const std::vector<int>& clients) const {
+    const auto usage = memory_->usage(clients);
+    if (!usage) return std::nullopt;
+    return Usage{usage->others, usage->clients};
+}
+
 // --------------------------------------------------------------------------------------------------------- the loop
 
 void Server::block_signals() {
@@ -246,7 +294,7 @@ void Server::run() {
     while (!stopping_) step(kNever);
     tell_held_back();
     shell_->quiet();
-    shell_->trace().flush();
+    journal_->trace().flush();
 }
 
 void Server::step(Instant limit) {
@@ -254,22 +302,24 @@ void Server::step(Instant limit) {
     int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (count == 0) {
         shell_->quiet();
+        journal_->quiet(os::now());
         long_wait_at_ = next_long_wait();
-        const Instant until = std::min({limit, shell_->next_tick(), long_wait_at_, accept_again_at_, held_back_due()});
+        const Instant until =
+            std::min({limit, shell_->next_tick(), journal_->due(), long_wait_at_, accept_again_at_, held_back_due()});
         const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
         const timespec patience = os::timespec_of(left);
         count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                until == kNever ? nullptr : &patience, nullptr);
     }
     const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
-    if (shell_->trace().pending() > 4096) shell_->quiet();  // a flood must not fill memory
+    if (journal_->is_full()) journal_->quiet(os::now());
     // Hand-overs first: somebody waits for them.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
         Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
         if (!session) continue;
-        // Before the look at the word: one that comes later tells of something later.
-        os::discard_signals(session->notify.get());
+        // Before the look at the word: a signal that comes later tells of something later.
+        os::discard_signals(attached_.at(session->connection).notify.get());
         shell_->notified(*session);
     }
     for (const epoll_event& event : happened) {
@@ -358,8 +408,7 @@ void Server::refuse(const Connection& connection, const std::string& why) {
 void Server::read_from(Connection& connection) {
     const std::uint32_t id = connection.id;
     for (int i = 0; i < kMessagesAtOnce; ++i) {
-        Session* session = session_of(connection);
-        const int socket = session ? session->socket.get() : connection.socket.get();
+        const int socket = connection.socket.get();
         if (socket < 0) return close(id);
         wire::Received received = wire::receive(socket);
         if (received.kind == wire::Received::Kind::kNothingNow) return;
@@ -398,15 +447,16 @@ bool Server::handle(Connection& connection, wire::Received& received) {
 
 bool Server::attach(Connection& connection, wire::Received& received, const wire::Attach& attach) {
     auto session = std::make_unique<Session>();
-    session->pid = connection.peer.pid;
+    session->process = {connection.peer.pid, os::start_time_of(connection.peer.pid).value_or(0)};
     session->uid = connection.peer.uid;
-    session->pidfd = os::open_pidfd(connection.peer.pid);
-    session->notify = std::move(received.descriptors[1]);
     session->connection = connection.id;
-    if (!session->pidfd) return false;  // gone already
+    Attached descriptors;
+    descriptors.pidfd = os::open_pidfd(connection.peer.pid);
+    descriptors.notify = std::move(received.descriptors[1]);
+    if (!descriptors.pidfd) return false;  // gone already
     Session* before = nullptr;
     for (const auto& [id, other] : shell_->sessions()) {
-        if (other->pid != session->pid) continue;
+        if (other->process.pid != session->process.pid) continue;
         if (!other->disconnected) {
             refuse(connection, "this process is attached already");
             return false;
@@ -414,30 +464,28 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         before = other.get();
     }
     if (before) shell_->died(*before);  // who comes again has left its lane
-    // Before it is attached, so that a descriptor that cannot be watched costs nothing.
-    if (session->notify && !watch(session->notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
-        refuse(connection, "the descriptor it notifies through cannot be watched");
+    const auto turn_away = [&](const std::string& why) {
+        log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, why);
+        refuse(connection, why);
+        drop_empty_jobs();
         return false;
+    };
+    session->page = map_page(received.descriptors[0]);
+    if (!session->page || !descriptors.notify) return turn_away("no control page came along");
+    if (!watch(descriptors.notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
+        return turn_away("the descriptor it notifies through cannot be watched");
     }
-    session->epoll = epoll_.get();
-    if (!watch(session->pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
+    descriptors.epoll = epoll_.get();
+    if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
     const Job& job = add_job(attach.job, attach.name.view(), connection.peer.uid);
     checked.job = job.id;
     session->past = job.past;
-    const int socket = connection.socket.get();
-    session->socket = std::move(connection.socket);
-    // If it is turned down, this is what is left to say so with.
-    const os::Descriptor spare = os::duplicate(socket);
-    Result<Session*> attached = shell_->attach(std::move(session), checked, std::move(received.descriptors[0]));
-    if (!attached) {
-        log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, attached.error());
-        wire::send(spare.get(), wire::Sorry{wire::Text<256>(attached.error())});
-        drop_empty_jobs();
-        return false;
-    }
+    Result<Session*> attached = shell_->attach(std::move(session), checked);
+    if (!attached) return turn_away(attached.error());
     connection.client = attached.value()->id;
-    attached_[connection.id] = connection.client;
+    descriptors.client = connection.client;
+    attached_[connection.id] = std::move(descriptors);
     return true;
 }
 
@@ -457,8 +505,8 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(shell_->memory().name());
-    running.gpu = wire::Text<64>(shell_->memory().identity());
+    running.device = wire::Text<16>(memory_->name());
+    running.gpu = wire::Text<64>(memory_->identity());
     job.joins_mps = job.joins_mps || may_join_mps();
     if (mps_ && offers_mps_ && !job.joins_mps) {
         log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name,
@@ -473,7 +521,7 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     const auto found = jobs_.find(connection.job);
     if (found == jobs_.end() || found->second.runner_pid != connection.peer.pid) return;
     const Job& job = found->second;
-    history::Figures figures = job.gone;
+    RunFigures figures = job.gone;
     for (const Session* session : sessions_of(job.id)) figures = whole_of(figures, shell_->figures_of(*session));
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
@@ -500,7 +548,7 @@ Session* Server::session_of(const Connection& connection) {
 /// The session that attached over this connection, which may be closed by now. Numbers of connections are not used again.
 Session* Server::session_with(std::uint32_t connection) {
     const auto known = attached_.find(connection);
-    Session* session = known == attached_.end() ? nullptr : shell_->find(known->second);
+    Session* session = known == attached_.end() ? nullptr : shell_->find(known->second.client);
     if (session && session->connection == connection) return session;
     if (known != attached_.end()) attached_.erase(known);
     return nullptr;
@@ -511,7 +559,7 @@ void Server::close_without_session() {
     std::erase_if(connections_, [&](const auto& entry) {
         return entry.second.client != kNoClient && session_of(entry.second) == nullptr;
     });
-    std::erase_if(attached_, [&](const auto& entry) { return !shell_->find(entry.second); });
+    std::erase_if(attached_, [&](const auto& entry) { return !shell_->find(entry.second.client); });
     drop_empty_jobs();
 }
 

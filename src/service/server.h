@@ -14,11 +14,16 @@
 #include "os/socket.h"
 #include "service/mps.h"
 #include "service/options.h"
+#include "service/ports.h"
 #include "service/run_history.h"
-#include "service/shell.h"
+#include "shell/shell.h"
 #include "wire/framing.h"
 
 namespace salus::service {
+
+using shell::ConnectionId;
+using shell::Session;
+using shell::Shell;
 
 /// What a user started. With `salus run` it has a runner, which lives as long as the job.
 struct Job {
@@ -40,7 +45,7 @@ struct Job {
     history::Figures gone;      ///< what those of its clients showed that have left
 };
 
-class Server {
+class Server : private shell::Connections, private shell::DeviceMemory {
 public:
     /// Takes the locks, reads the roster, listens. An error if another service has one of them or the socket cannot be made.
     static Result<std::unique_ptr<Server>> open(const Options& options);
@@ -59,18 +64,52 @@ public:
     void adopt(os::Descriptor socket);
 
     const Shell& shell() const { return *shell_; }
+    const TraceFile& trace() const { return journal_->trace(); }
 
 private:
     enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps };
     struct Connection {
-        std::uint32_t id = 0;
-        os::Descriptor socket;  ///< a client's is its session's
+        ConnectionId id = 0;
+        os::Descriptor socket;
         os::Peer peer;
         ClientId client = kNoClient;  ///< if it attached
         std::uint32_t job = 0;        ///< of a runner
     };
 
+    /// A client that attached over a connection, which may be closed by now, until its session is no more.
+    struct Attached {
+        ClientId client = kNoClient;
+        os::Descriptor pidfd;
+        os::Descriptor notify;
+        int epoll = -1;  ///< where `notify` is watched: closing our copy of it would not end that
+
+        Attached() = default;
+        Attached(Attached&&) = default;
+        Attached& operator=(Attached&&) = default;
+        ~Attached();
+    };
+
     Server(const Options& options, std::unique_ptr<device::LaneMemory> memory);
+
+    // ---- shell::Connections ----
+    Sent send(ConnectionId to, const wire::Message& message) override;
+    Result<Sent> send_pieces(ConnectionId to, LaneId lane, std::size_t first, std::size_t end) override;
+    void hang_up(ConnectionId connection) override;
+    void wake(ControlPage& page) override;
+    Sent send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors);
+
+    // ---- shell::DeviceMemory ----
+    std::string_view name() const override { return memory_->name(); }
+    std::string identity() const override { return memory_->identity(); }
+    Bytes capacity() const override { return memory_->capacity(); }
+    Result<bool> provide(LaneId lane, Bytes size) override { return memory_->provide(lane, size); }
+    std::size_t pieces_for(Bytes size) const override { return memory_->pieces_for(size); }
+    void trim(LaneId lane, Bytes size) override { memory_->trim(lane, size); }
+    void release(LaneId lane) override { memory_->release(lane); }
+    bool renew(LaneId lane) override { return memory_->renew(lane); }
+    bool is_mapped_in(int pid) const override { return memory_->is_mapped_in(pid); }
+    std::optional<Usage> usage(const std::vector<int>& clients) const override;
+
     void start_mps();
     void mps_is_gone();
     bool may_join_mps() const;
@@ -117,15 +156,19 @@ private:
     os::Descriptor lock_;        ///< of the socket
     os::Descriptor state_lock_;  ///< of the directory
     RunHistory history_;
-    std::unique_ptr<Shell> shell_;
+    std::unique_ptr<device::LaneMemory> memory_;
+    MonotonicClock clock_;
+    KernelProcesses processes_;
+    std::unique_ptr<StateJournal> journal_;
     os::Descriptor epoll_;
     os::Descriptor listener_;
     os::Descriptor signals_;
     std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
     bool offers_mps_ = false;   ///< to new jobs
-    std::map<std::uint32_t, Connection> connections_;
+    std::map<ConnectionId, Connection> connections_;
     std::map<std::uint32_t, Job> jobs_;
-    std::unordered_map<std::uint32_t, ClientId> attached_;  ///< by connection, which may be closed by now
+    std::unordered_map<ConnectionId, Attached> attached_;
+    std::unique_ptr<Shell> shell_;
     std::uint32_t next_connection_ = 1;
     std::uint32_t next_job_ = 1;
     Instant started_;

@@ -356,7 +356,7 @@ TEST_F(ServerTest, ATraceWithNonsenseInItReplays) {
     client->page().iterations = 1;  // fewer than none since then
     client->say(wire::Leave{});
     step();
-    const std::string path = server_->shell().trace().current_path();
+    const std::string path = server_->trace().current_path();
     server_.reset();  // all is written down by then
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
@@ -474,7 +474,7 @@ TEST_F(ServerTest, TheEndOfAProcessThatLeftIsNotTheNextOnes) {
     step();
     EXPECT_TRUE(heard<wire::Welcome>(*second));
     ASSERT_EQ(server_->shell().sessions().size(), 1u) << "the second was taken for dead";
-    EXPECT_EQ(server_->shell().sessions().begin()->second->pid, ::getpid());
+    EXPECT_EQ(server_->shell().sessions().begin()->second->process.pid, ::getpid());
 }
 
 TEST_F(ServerTest, TheEndOfAProcessIsSeen) {

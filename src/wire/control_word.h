@@ -1,6 +1,6 @@
 // The control word: who may run, in one 64-bit word that client and service change by compare-and-swap only.
 //
-// Pure transition functions; the atomics and system calls around them are in client/turns.cpp and service/shell.cpp.
+// Pure transition functions; the atomics and system calls around them are in client/turns.cpp and shell/actions.cpp.
 // The whole protocol is checked over all interleavings by control_word_model_test.cpp.
 //
 //                 grant                begin                leave (the last thread)

@@ -1,8 +1,5 @@
 // Events in: what clients and the command line do. Actions are in actions.cpp.
-#include "service/shell.h"
-
-#include <sys/epoll.h>
-#include <sys/mman.h>
+#include "shell/shell.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,14 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "os/clock.h"
-#include "os/file.h"
-#include "os/process.h"
-#include "policies/table.h"
-#include "service/log.h"
 #include "wire/assignments.h"
 
-namespace salus::service {
+namespace salus::shell {
 namespace {
 
 /// A client between two iterations has its grant taken only after this long: the next iteration may be about to begin.
@@ -33,25 +25,9 @@ constexpr Bytes kUsageMatters = mebibytes(8);
 constexpr Duration kAsleepAfter = milliseconds(200);
 constexpr Duration kAsleepCpu = milliseconds(2);
 
-/// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
-/// which takes the time of some launches: clients measure that. To it comes the way of the grant, and the GPU's own switch
-/// (bench/gpu handover).
-constexpr Duration kMinTurnOnHost = milliseconds(5);
-constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
+/// What a switch costs beside what clients measure: the way of the grant, and the GPU's own switch (bench/gpu handover).
 constexpr Duration kGrantCost = microseconds(200);
 constexpr Duration kMinTurnMost = seconds(1);
-
-EngineOptions engine_options(const Options& options, Bytes capacity, const device::LaneMemory& memory) {
-    EngineOptions engine;
-    engine.capacity = capacity;
-    engine.lanes_max = options.lanes;
-    engine.paging = options.paging;
-    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
-    engine.page_bytes_per_s = 1e9;  // to a file and back
-    engine.review_every = milliseconds(100);
-    engine.rehome_after = options.rehome_after;
-    return engine;
-}
 
 /// What a client did, for the log: by its own account.
 std::string account_of(const Session& session) {
@@ -73,16 +49,6 @@ std::uint64_t past_length_left(const Session& session) {
     return length > session.iterations_before ? length - session.iterations_before : 0;
 }
 
-Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
-    const Bytes there = memory.capacity();
-    if (options.capacity == Bytes{}) return there;
-    // A machine's memory may be overdrawn, a GPU's may not.
-    if (memory.identity().empty() || options.capacity <= there) return options.capacity;
-    log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
-        format_bytes(options.capacity));
-    return there;
-}
-
 }  // namespace
 
 std::uint64_t busy_ns_of(const Session& session, Instant at) {
@@ -93,32 +59,26 @@ std::uint64_t busy_ns_of(const Session& session, Instant at) {
     return begun < until ? busy + (until - begun) : busy;
 }
 
-Session::~Session() {
-    if (epoll >= 0 && notify) ::epoll_ctl(epoll, EPOLL_CTL_DEL, notify.get(), nullptr);
-    if (page) ::munmap(page, kControlPageSize);
-}
-
-Shell::Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory)
-    : options_(options),
-      memory_(std::move(memory)),
-      capacity_(capacity_from(options, *memory_)),
-      engine_(engine_options(options, capacity_, *memory_), *find_policy(options.policy), fallback_policy()),
-      trace_(options.state, options.trace_limit, format_header(engine_.options(), options.policy)),
-      roster_path_(options.state + "/roster") {
-    orphans_ = read_roster(roster_path_);
-    std::erase_if(orphans_, [](const RosterEntry& entry) { return !is_alive(entry); });
+Shell::Shell(const Settings& settings, const Ports& ports)
+    : ports_(ports),
+      memory_(ports.memory),
+      min_turn_is_fixed_(settings.min_turn_is_fixed),
+      capacity_(settings.engine.capacity),
+      engine_(settings.engine, *settings.policy, *settings.fallback),
+      orphans_(ports.journal.read_roster()) {
+    std::erase_if(orphans_, [this](const RosterEntry& entry) { return !ports_.processes.is_alive(entry.process); });
     if (orphans_.empty()) return;
     log(LogLevel::kInfo, "{} clients of the last service still run and hold {}", orphans_.size(),
         format_bytes(held_by(orphans_)));
     set_capacity();
-    look_at_processes_at_ = os::now() + kLookAtProcessesEvery;
+    look_at_processes_at_ = now() + kLookAtProcessesEvery;
 }
 
 /// What others leave of the device.
 void Shell::set_capacity() {
     Bytes left = capacity_ - held_by(orphans_);
     // A device that knows its users counts the orphans among the others.
-    if (others_ > Bytes{}) left = std::min(left, memory_->capacity() - others_);
+    if (others_ > Bytes{}) left = std::min(left, memory_.capacity() - others_);
     if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
 
@@ -143,7 +103,7 @@ void Shell::feed(const Event& event) {
 }
 
 void Shell::deliver(const Event& event) {
-    const Instant at = os::now();
+    const Instant at = now();
     const std::span<const Action> made = engine_.handle(event, at);
     const std::vector<Action> actions(made.begin(), made.end());
     tidy_lanes();  // first: what becomes free may be promised already
@@ -151,12 +111,12 @@ void Shell::deliver(const Event& event) {
         std::visit([this](const auto& a) { perform(a); }, action);
     }
     wake_granted();
-    trace_.record(event, at, actions);
+    ports_.journal.record(event, at, actions);
 }
 
 /// How far it has come since the engine last heard, if there is anything to tell.
 void Shell::tell_progress(Session& session) {
-    const Instant at = os::now();
+    const Instant at = now();
     const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
     const std::uint64_t busy = busy_ns_of(session, at);
     const std::int64_t elapsed = (at - session.told_at).ns;
@@ -195,7 +155,7 @@ void Shell::turn_is_over(Session& session) {
         feed(event::Demand{session.id, persistent, ephemeral, session.occupancy});
     }
     if (session.word().want) {
-        session.waiting_since = os::now();
+        session.waiting_since = now();
         feed(event::Boundary{session.id, 0});
     } else {
         feed(event::Idle{session.id, 0});
@@ -204,30 +164,24 @@ void Shell::turn_is_over(Session& session) {
 
 // ---------------------------------------------------------------------------------------------------------- clients
 
-Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach, os::Descriptor page) {
-    if (!os::has_lasting_size(page.get(), kControlPageSize) || !session->notify) return Error{"no control page came along"};
+Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach) {
     const bool sensible = attach.weight >= wire::kWeightMin && attach.weight <= wire::kWeightMax &&
                           attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
                           in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
                           in_range(attach.iteration_time_ns);
     if (!sensible) return Error{"a figure that cannot be"};
-    void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
-    if (at == MAP_FAILED) return Error{"the control page cannot be mapped"};
-    session->page = static_cast<ControlPage*>(at);
-
     std::uint32_t id = 0;
     while (sessions_.contains(ClientId{id})) ++id;
     session->id = ClientId{id};
     session->job = attach.job;
     session->name = std::string(attach.name.view());
-    session->attached_at = session->told_at = os::now();
-    session->start_time = os::start_time_of(session->pid).value_or(0);
+    session->attached_at = session->told_at = now();
     session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
     session->occupancy = attach.occupancy;
     Session& added = *session;
     sessions_[added.id] = std::move(session);
-    trace_.name_client(added.id, added.job, added.name);
+    ports_.journal.name_client(added.id, added.job, added.name);
     look_at_usage();  // its context is there
 
     event::Attach e;
@@ -252,25 +206,25 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         added.page->persistent = attach.persistent;
         added.page->ephemeral = attach.ephemeral;
     }
-    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_->name()), {}};
-    welcome.gpu = wire::Text<64>(memory_->identity());
+    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_.name()), {}};
+    welcome.gpu = wire::Text<64>(memory_.identity());
     send(added.id, welcome);
     feed(e);
-    std::erase_if(orphans_, [&](const RosterEntry& o) { return o.pid == added.pid && o.start_time == added.start_time; });
+    std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
     if (attach.flags & wire::Attach::kResident || added.overhead > Bytes{}) {
         const bool resident = (attach.flags & wire::Attach::kResident) != 0;
         feed(event::Observe{added.id, added.overhead + Bytes{resident ? static_cast<std::int64_t>(attach.persistent) : 0}});
     }
     roster_changed_ = true;
-    log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", id, added.name, added.pid, added.job);
+    log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", id, added.name, added.process.pid, added.job);
     notified(added);  // it may have been waiting already
     return &added;
 }
 
 bool Shell::complain(const Session& session, std::string_view why) {
-    log_of_peer(LogLevel::kWarning, "client {} ({}, pid {}) is dropped: {}", index_of(session.id), session.name, session.pid,
-                why);
+    ports_.journal.log_of_peer(LogLevel::kWarning, fmt::format("client {} ({}, pid {}) is dropped: {}", index_of(session.id),
+                                                               session.name, session.process.pid, why));
     return false;
 }
 
@@ -303,7 +257,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
                          {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
-        log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.pid,
+        log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.process.pid,
             account_of(session));
         tell_departure_(session);
         feed(event::Leave{id, session.page->iterations - session.iterations_told});
@@ -314,7 +268,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         return complain(session, "a message that clients do not send");
     }
     const Session* still_there = find(id);
-    return still_there && still_there->responds();
+    return still_there && !still_there->disconnected;
 }
 
 void Shell::notified(Session& session) {
@@ -324,19 +278,19 @@ void Shell::notified(Session& session) {
     if (client->holds()) return turn_is_over(session);
     if (!word.want || client->turn() != Turn::kParked) return;
     look_at_holders();
-    session.waiting_since = os::now();
+    session.waiting_since = now();
     feed(event::Want{session.id});
 }
 
 void Shell::disconnected(Session& session) {
     if (session.disconnected) return;
     session.disconnected = true;
-    session.socket.reset();
-    look_at_processes_at_ = std::min(look_at_processes_at_, os::now() + milliseconds(10));
+    ports_.connections.hang_up(session.connection);
+    look_at_processes_at_ = std::min(look_at_processes_at_, now() + milliseconds(10));
 }
 
 void Shell::died(Session& session) {
-    log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {}", index_of(session.id), session.name, session.pid,
+    log(LogLevel::kInfo, "client {} ({}, pid {}) is gone after {}", index_of(session.id), session.name, session.process.pid,
         account_of(session));
     tell_departure_(session);
     if (const Client* client = engine_.find(session.id)) {
@@ -351,7 +305,7 @@ void Shell::died(Session& session) {
 void Shell::renew_lane_of(const Client& client, const Session& session) {
     const LaneId lane = client.lane;
     if (!client.holds() || lane == kNoLane || session.page->quiet.load(std::memory_order_relaxed) != 0) return;
-    if (!memory_->renew(lane)) return;
+    if (!memory_.renew(lane)) return;
     lanes_[lane] = Bytes{};
     feed(event::RenewLane{lane});
 }
@@ -361,7 +315,7 @@ void Shell::remove(Session& session) {
     roster_changed_ = true;
 }
 
-void Shell::expect(Session& session, const history::Figures& past) {
+void Shell::expect(Session& session, const RunFigures& past) {
     session.past = past;
     const Client* client = engine_.find(session.id);
     const std::uint64_t left = past_length_left(session);
@@ -370,9 +324,9 @@ void Shell::expect(Session& session, const history::Figures& past) {
     session.length_is_past = true;
 }
 
-history::Figures Shell::figures_of(const Session& session) const {
+RunFigures Shell::figures_of(const Session& session) const {
     const ControlPage& page = *session.page;
-    history::Figures figures;
+    RunFigures figures;
     figures.iterations = page.iterations;
     figures.persistent = {static_cast<std::int64_t>(page.persistent.load())};
     figures.ephemeral = {static_cast<std::int64_t>(page.ephemeral.load())};
@@ -395,8 +349,7 @@ bool Shell::anybody_waits() const {
 /// Whether a holder has been between iterations for so long that another might as well run.
 bool Shell::rests(const Session& session) const {
     const std::uint64_t ended = session.page->ended_ns.load(std::memory_order_relaxed);
-    return session.word().state == control::State::kIdle &&
-           ended <= static_cast<std::uint64_t>(os::now().ns - kIdleGrace.ns);
+    return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
 }
 
 /// Whether the engine takes a holder for running that rests, or the other way round.
@@ -456,11 +409,11 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 // wait for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for
 // this long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
 void Shell::look_whether_asleep(Session& session) {
-    const Instant at = os::now();
+    const Instant at = now();
     const Client* client = engine_.find(session.id);
     const control::Word word = session.word();
     const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
-    const Duration cpu = os::cpu_time_of(session.pid).value_or(Duration{});
+    const Duration cpu = ports_.processes.cpu_time_of(session.process.pid);
     // Who could not leave its lane at the last boundary may compute for as long as it likes before the next one.
     const bool kept = word.state == control::State::kGranted && word.kept;
     const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
@@ -475,63 +428,52 @@ void Shell::look_whether_asleep(Session& session) {
     const bool unusual = static_cast<std::uint64_t>(at.ns - since) / 4 > usual;
     const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
     if (asleep == session.asleep) return;
-    log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.pid,
+    log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.process.pid,
         asleep ? "does nothing in the middle of an iteration" : "goes on with its iteration");
     set_inert(session, &Session::asleep, asleep);
 }
 
 void Shell::tick() {
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
-    if (engine_.deadline() <= os::now()) {
+    if (engine_.deadline() <= now()) {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
-    if (map_again_at_ <= os::now()) {
+    if (map_again_at_ <= now()) {
         map_again_at_ = kNever;
         for (const auto& [id, session] : sessions_) map_again(*session);
     }
-    if (look_at_usage_at_ <= os::now()) look_at_usage();
-    if (look_at_processes_at_ > os::now()) return;
+    if (look_at_usage_at_ <= now()) look_at_usage();
+    if (look_at_processes_at_ > now()) return;
     look_at_processes_at_ = kNever;
     look_at_orphans();
     std::vector<Session*> gone;
     for (const auto& [id, session] : sessions_) {
-        const bool stopped = os::is_stopped(session->pid);
+        const bool stopped = ports_.processes.is_stopped(session->process.pid);
         if (stopped != session->stopped) {
-            log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->pid,
+            log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->process.pid,
                 stopped ? "is stopped" : "goes on");
             set_inert(*session, &Session::stopped, stopped);
         }
         look_whether_asleep(*session);
         // It hung up and has no lane mapped (it called exec, or was dropped and let go): nothing of it is left.
         const bool left = session->page->left.load(std::memory_order_acquire) != 0;
-        if (left || (session->disconnected && !memory_->is_mapped_in(session->pid))) gone.push_back(session.get());
+        if (left || (session->disconnected && !memory_.is_mapped_in(session->process.pid))) gone.push_back(session.get());
     }
     for (Session* session : gone) died(*session);
 }
 
 Instant Shell::next_tick() const {
-    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_, flush_at_});
-    if (holders_need_a_look()) next = std::min(next, os::now() + kLookEvery);
+    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
+    if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
     return next;
 }
 
 void Shell::quiet() {
-    // What happened is written down in a pause: whoever was just woken may need this processor, or be back soon.
-    if (!trace_.has_pending()) {
-        flush_at_ = kNever;
-    } else {
-        const Instant at = os::now();
-        if (flush_at_ == kNever) flush_at_ = at + milliseconds(10);
-        if (at >= flush_at_ || trace_.pending() > 4096) {
-            trace_.flush();
-            flush_at_ = kNever;
-        }
-    }
     const bool processes_matter = anybody_waits() || !orphans_.empty() ||
                                   std::any_of(sessions_.begin(), sessions_.end(),
                                               [](const auto& s) { return s.second->disconnected || s.second->inert(); });
-    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, os::now() + kLookAtProcessesEvery);
+    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
     keep_roster();
 }
 
@@ -566,17 +508,17 @@ void Shell::keep_roster() {
         const Client* client = engine_.find(id);
         if (!client) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
-        entries.push_back({session->pid, session->start_time, static_cast<std::uint32_t>(client->lane),
-                           lane ? lane->charge : Bytes{}, client->reserved()});
+        entries.push_back(
+            {session->process, static_cast<std::uint32_t>(client->lane), lane ? lane->charge : Bytes{}, client->reserved()});
     }
-    if (entries == roster_ || !write_roster(roster_path_, entries)) return;
+    if (entries == roster_ || !ports_.journal.write_roster(entries)) return;
     roster_ = entries;
 }
 
 void Shell::look_at_orphans() {
     if (orphans_.empty()) return;
     const std::size_t before = orphans_.size();
-    std::erase_if(orphans_, [](const RosterEntry& entry) { return !is_alive(entry); });
+    std::erase_if(orphans_, [this](const RosterEntry& entry) { return !ports_.processes.is_alive(entry.process); });
     if (orphans_.size() == before) return;
     set_capacity();
     roster_changed_ = true;
@@ -591,7 +533,7 @@ Bytes Shell::demand_of(const Session& session) const {
 
 /// From what turns were seen to cost.
 void Shell::set_min_turn() {
-    if (options_.min_turn) return;
+    if (min_turn_is_fixed_) return;
     std::vector<std::int64_t> costs;
     for (const auto& [id, session] : sessions_) {
         const std::uint64_t cost = session->page->turn_cost_ns.load(std::memory_order_relaxed);
@@ -611,11 +553,11 @@ void Shell::look_at_usage() {
     std::vector<int> pids;
     std::map<ClientId, std::uint64_t> held_before;
     for (const auto& [id, session] : sessions_) {
-        pids.push_back(session->pid);
+        pids.push_back(session->process.pid);
         held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
     }
-    const std::optional<device::LaneMemory::Usage> usage = memory_->usage(pids);
-    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : os::now() + kLookAtUsageEvery;
+    const std::optional<DeviceMemory::Usage> usage = memory_.usage(pids);
+    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
     if (!usage) return;
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;
@@ -624,7 +566,7 @@ void Shell::look_at_usage() {
     set_min_turn();
     std::vector<event::Observe> news;
     for (const auto& [id, session] : sessions_) {
-        const auto used = usage->clients.find(session->pid);
+        const auto used = usage->clients.find(session->process.pid);
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
         if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it moved meanwhile
         if (session->unmapped) continue;  // it may still have what was the lane's
@@ -641,4 +583,4 @@ void Shell::look_at_usage() {
     }
 }
 
-}  // namespace salus::service
+}  // namespace salus::shell

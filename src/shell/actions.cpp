@@ -1,17 +1,12 @@
 // Actions out: what the engine decided becomes control words, messages and lane memory.
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/text.h"
-#include "os/clock.h"
-#include "os/descriptor.h"
-#include "os/futex.h"
-#include "service/log.h"
-#include "service/shell.h"
+#include "shell/shell.h"
 
-namespace salus::service {
+namespace salus::shell {
 namespace {
 
 /// Whoever has the memory that a lane lacks may be about to let go of it.
@@ -32,12 +27,15 @@ auto change(ControlPage& page, const Step& step) {
 
 }  // namespace
 
-void Shell::send(ClientId id, const wire::Message& message, std::span<const int> descriptors) {
+void Shell::send(ClientId id, const wire::Message& message) {
     Session* session = find(id);
-    if (!session || !session->socket) return;
-    if (wire::send(session->socket.get(), message, descriptors)) return;
-    if (errno == EAGAIN) complain(*session, "it does not read what it is sent");  // else it is on its way out
-    disconnected(*session);
+    if (session && !session->disconnected) sent(*session, ports_.connections.send(session->connection, message));
+}
+
+void Shell::sent(Session& session, Connections::Sent outcome) {
+    if (outcome == Connections::Sent::kYes) return;
+    if (outcome == Connections::Sent::kFull) complain(session, "it does not read what it is sent");
+    disconnected(session);
 }
 
 void Shell::perform(const action::Grant& a) {
@@ -57,7 +55,7 @@ void Shell::perform(const action::Grant& a) {
         return disconnected(*session);
     }
     to_wake_.push_back(a.client);
-    const Instant at = os::now();
+    const Instant at = now();
     if (session->waiting_since != kNever) session->waited += at - session->waiting_since;
     session->waiting_since = kNever;
     session->told_at = at;
@@ -68,7 +66,7 @@ void Shell::perform(const action::Grant& a) {
 /// see a yield that comes after.
 void Shell::wake_granted() {
     for (const ClientId id : to_wake_) {
-        if (Session* session = find(id)) os::wake_all(session->page->word);
+        if (Session* session = find(id)) ports_.connections.wake(*session->page);
     }
     to_wake_.clear();
 }
@@ -117,7 +115,7 @@ bool Shell::map_lane(Session& session, const wire::MapLane& message) {
         return true;
     }
     if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
-    map_again_at_ = std::min(map_again_at_, os::now() + kMapAgainAfter);
+    map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
     return false;
 }
 
@@ -138,22 +136,21 @@ void Shell::deny(Session& session, Bytes need) {
 
 /// The lane is this large, and the client has what it needs to map it.
 Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
-    const Result<bool> provided = memory_->provide(lane, size);
+    const Result<bool> provided = memory_.provide(lane, size);
     if (!provided) return provided;
     lanes_[lane] = std::max(lanes_[lane], size);
     Session* session = find(id);
     if (!session) return true;
     const bool is_new = std::exchange(session->pieces_of, lane) != lane;
     if (is_new) session->pieces = 0;
-    const std::size_t wanted = memory_->pieces_for(size);
+    const std::size_t wanted = memory_.pieces_for(size);
     for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
-        const Result<std::vector<os::Descriptor>> pieces = memory_->pass_on(lane, session->pieces, end);
-        if (!pieces) return Error{pieces.error()};
-        std::vector<int> descriptors;
-        for (const os::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
-        send(id, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(session->pieces)},
-             descriptors);
+        if (session->disconnected) break;
+        const Result<Connections::Sent> outcome =
+            ports_.connections.send_pieces(session->connection, lane, session->pieces, end);
+        if (!outcome) return Error{outcome.error()};
+        sent(*session, outcome.value());
         session->pieces = end;
     }
     session->pieces = wanted;  // it gives up what lies beyond
@@ -214,7 +211,7 @@ void Shell::tidy_lanes() {
     for (auto lane = lanes_.begin(); lane != lanes_.end();) {
         const Lane* known = engine_.lanes().find(lane->first);
         if (!known) {
-            memory_->release(lane->first);
+            memory_.release(lane->first);
             for (const auto& [id, session] : sessions_) {
                 if (session->pieces_of == lane->first) session->pieces_of = kNoLane;
             }
@@ -223,7 +220,7 @@ void Shell::tidy_lanes() {
             continue;
         }
         if (known->charge < lane->second) {
-            memory_->trim(lane->first, known->charge);
+            memory_.trim(lane->first, known->charge);
             lane->second = known->charge;
             roster_changed_ = true;
         }
@@ -231,4 +228,4 @@ void Shell::tidy_lanes() {
     }
 }
 
-}  // namespace salus::service
+}  // namespace salus::shell

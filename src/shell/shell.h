@@ -1,6 +1,7 @@
 // The shell around the engine: turns what clients do into events, and the engine's actions into words, messages and memory.
 //
-// It knows clients, not connections: the server hands it messages and tells it of deaths. One thread.
+// It knows clients, not sockets: whoever drives it hands it messages and tells it of deaths. All contact with the world is
+// through its ports, so the service and the simulator run the same shell. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,26 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/run_figures.h"
 #include "core/engine.h"
-#include "device/device.h"
-#include "history/store.h"
-#include "os/descriptor.h"
-#include "service/options.h"
-#include "service/roster.h"
-#include "service/trace_file.h"
+#include "shell/ports.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
-#include "wire/framing.h"
 #include "wire/messages.h"
 
-namespace salus::service {
+namespace salus::shell {
 
 /// One attached client.
 struct Session {
     ClientId id = kNoClient;
     std::uint32_t job = 0;
     std::string name;
-    int pid = 0;
+    ProcessId process;
     unsigned uid = 0;
-    std::uint64_t start_time = 0;
-    os::Descriptor socket;  ///< none once it is disconnected
-    os::Descriptor pidfd;
-    os::Descriptor notify;
-    int epoll = -1;  ///< where `notify` is watched: closing our copy of it would not end that
-    std::uint32_t connection = 0;
-    ControlPage* page = nullptr;
+    ConnectionId connection = 0;
+    std::shared_ptr<ControlPage> page;
 
     Instant attached_at;
     std::uint64_t iterations_before = 0;  ///< done under the service before this one
@@ -66,29 +59,30 @@ struct Session {
     Bytes ephemeral_told;
     double occupancy = 1;
 
-    history::Figures past;        ///< what earlier runs of its command showed
+    RunFigures past;              ///< what earlier runs of its command showed
     bool length_is_past = false;  ///< its iterations_total is that of an earlier run, and may be wrong
 
-    Session() = default;
-    ~Session();
-    Session(const Session&) = delete;
-    Session& operator=(const Session&) = delete;
-
     control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
-    bool responds() const { return static_cast<bool>(socket); }
     bool inert() const { return paused || stopped || asleep; }
 };
 
 /// Time inside iterations, the present one included.
 std::uint64_t busy_ns_of(const Session& session, Instant at);
 
+struct Settings {
+    EngineOptions engine;  ///< its capacity: what jobs may use in all, if nobody else used the device
+    const Policy* policy = nullptr;
+    const Policy* fallback = nullptr;
+    bool min_turn_is_fixed = false;  ///< else it follows what turns are seen to cost
+};
+
 class Shell {
 public:
-    Shell(const Options& options, std::unique_ptr<device::LaneMemory> memory);
+    Shell(const Settings& settings, const Ports& ports);
 
     // ---- what the server tells ----
-    /// Takes a client in. An error is one line for it. `session` has pid, uid and the descriptors.
-    Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach, os::Descriptor page);
+    /// Takes a client in. An error is one line for it. `session` has process, uid, connection and page.
+    Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach);
     /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
     bool message(Session& session, const wire::Message& message);
     /// It signalled that its word has changed.
@@ -99,19 +93,19 @@ public:
     void died(Session& session);
 
     /// What is known of its command, if that comes after it attached: from then on it counts as stated, unless more was.
-    void expect(Session& session, const history::Figures& past);
+    void expect(Session& session, const RunFigures& past);
     /// `tell` hears of each client that leaves or dies, just before it is forgotten.
     void on_departure(std::function<void(const Session&)> tell) { tell_departure_ = std::move(tell); }
     /// Asks the device what its processes use.
     void look_at_usage();
     /// What a client has shown so far.
-    history::Figures figures_of(const Session& session) const;
+    RunFigures figures_of(const Session& session) const;
 
     /// Whatever is due now: timers, holders that idle, processes that stopped.
     void tick();
     /// When tick() is next needed, at the latest.
     Instant next_tick() const;
-    /// Nothing else to do just now: write down what happened.
+    /// Nothing else to do just now: write down who holds what.
     void quiet();
 
     // ---- what the command line asks ----
@@ -120,14 +114,17 @@ public:
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
 
     const Engine& engine() const { return engine_; }
-    const TraceFile& trace() const { return trace_; }
-    TraceFile& trace() { return trace_; }
-    const device::LaneMemory& memory() const { return *memory_; }
     const std::map<ClientId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
     Session* find(ClientId id);
     Bytes held_by_orphans() const { return held_by(orphans_); }
 
 private:
+    Instant now() const { return ports_.clock.now(); }
+    template <typename... Args>
+    void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
+        if (ports_.journal.logs(level)) ports_.journal.log(level, fmt::format(format, std::forward<Args>(args)...));
+    }
+
     // ---- events in ----
     void feed(const Event& event);
     void deliver(const Event& event);
@@ -162,7 +159,8 @@ private:
     void perform(const action::Wait&) {}  // who wants to know asks the engine
     void take_back(ClientId id);
     void wake_granted();
-    void send(ClientId id, const wire::Message& message, std::span<const int> descriptors = {});
+    void send(ClientId id, const wire::Message& message);
+    void sent(Session& session, Connections::Sent outcome);
     void renew_lane_of(const Client& client, const Session& session);
     bool map_lane(Session& session, const wire::MapLane& message);
     void map_again(Session& session);
@@ -179,26 +177,24 @@ private:
     void set_min_turn();
     Bytes demand_of(const Session& session) const;
 
-    Options options_;
-    std::unique_ptr<device::LaneMemory> memory_;
-    Bytes capacity_;  ///< if nobody else used the device
-    Bytes others_;    ///< used by processes that are no clients
+    const Ports ports_;
+    DeviceMemory& memory_;
+    const bool min_turn_is_fixed_;
+    const Bytes capacity_;  ///< if nobody else used the device
+    Bytes others_;          ///< used by processes that are no clients
     Engine engine_;
-    TraceFile trace_;
     std::map<ClientId, std::unique_ptr<Session>> sessions_;
     std::deque<Event> outbox_;  ///< what performing actions brought about
     bool delivering_ = false;
     std::vector<ClientId> to_wake_;
-    std::map<LaneId, Bytes> lanes_;     ///< provided by memory_
+    std::map<LaneId, Bytes> lanes_;     ///< provided by the device
     std::vector<RosterEntry> orphans_;  ///< clients of the service before this one
     std::vector<RosterEntry> roster_;   ///< as it is on disk
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;
     Instant map_again_at_ = kNever;
-    std::string roster_path_;
     std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
-    Instant flush_at_ = kNever;
 };
 
-}  // namespace salus::service
+}  // namespace salus::shell

@@ -1,0 +1,86 @@
+#include "service/ports.h"
+
+#include "base/text.h"
+#include "os/clock.h"
+#include "os/process.h"
+#include "policies/table.h"
+#include "service/log.h"
+#include "service/roster.h"
+
+namespace salus::service {
+namespace {
+
+/// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
+/// which takes the time of some launches: clients measure that, and the shell follows.
+constexpr Duration kMinTurnOnHost = milliseconds(5);
+constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
+/// How long after an event the trace is written.
+constexpr Duration kFlushAfter = milliseconds(10);
+
+Bytes capacity_from(const Options& options, const shell::DeviceMemory& memory) {
+    const Bytes there = memory.capacity();
+    if (options.capacity == Bytes{}) return there;
+    // A machine's memory may be overdrawn, a GPU's may not.
+    if (memory.identity().empty() || options.capacity <= there) return options.capacity;
+    log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
+        format_bytes(options.capacity));
+    return there;
+}
+
+}  // namespace
+
+shell::Settings settings_from(const Options& options, const shell::DeviceMemory& memory) {
+    shell::Settings settings;
+    EngineOptions& engine = settings.engine;
+    engine.capacity = capacity_from(options, memory);
+    engine.lanes_max = options.lanes;
+    engine.paging = options.paging;
+    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
+    engine.page_bytes_per_s = 1e9;  // to a file and back
+    engine.review_every = milliseconds(100);
+    engine.rehome_after = options.rehome_after;
+    settings.policy = find_policy(options.policy);
+    settings.fallback = &fallback_policy();
+    settings.min_turn_is_fixed = options.min_turn.has_value();
+    return settings;
+}
+
+Instant MonotonicClock::now() const { return os::now(); }
+
+bool KernelProcesses::is_alive(const shell::ProcessId& process) const {
+    return os::start_time_of(process.pid) == process.start_time && !os::has_ended(process.pid);
+}
+bool KernelProcesses::is_stopped(int pid) const { return os::is_stopped(pid); }
+Duration KernelProcesses::cpu_time_of(int pid) const { return os::cpu_time_of(pid).value_or(Duration{}); }
+
+StateJournal::StateJournal(const Options& options, const EngineOptions& engine)
+    : trace_(options.state, options.trace_limit, format_header(engine, options.policy)),
+      roster_path_(options.state + "/roster") {}
+
+void StateJournal::record(const Event& event, Instant at, std::span<const Action> actions) {
+    trace_.record(event, at, actions);
+}
+void StateJournal::name_client(ClientId client, std::uint32_t job, std::string_view name) {
+    trace_.name_client(client, job, name);
+}
+std::vector<shell::RosterEntry> StateJournal::read_roster() { return service::read_roster(roster_path_); }
+bool StateJournal::write_roster(const std::vector<shell::RosterEntry>& entries) {
+    return service::write_roster(roster_path_, entries);
+}
+
+bool StateJournal::logs(LogLevel level) const { return service::logs(level); }
+void StateJournal::log(LogLevel level, std::string_view line) { write_log_line(level, line); }
+void StateJournal::log_of_peer(LogLevel level, std::string_view line) { service::log_of_peer(level, "{}", line); }
+
+void StateJournal::quiet(Instant now) {
+    if (!trace_.has_pending()) {
+        flush_at_ = kNever;
+        return;
+    }
+    if (flush_at_ == kNever) flush_at_ = now + kFlushAfter;
+    if (now < flush_at_ && !is_full()) return;
+    trace_.flush();
+    flush_at_ = kNever;
+}
+
+}  // namespace salus::service

@@ -1,0 +1,59 @@
+// The shell's ports, as the machine has them. Connections are the server's own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+#include "service/options.h"
+#include "service/trace_file.h"
+#include "shell/ports.h"
+#include "shell/shell.h"
+
+namespace salus::service {
+
+class MonotonicClock final : public shell::Clock {
+public:
+    Instant now() const override;
+};
+
+class KernelProcesses final : public shell::Processes {
+public:
+    bool is_alive(const shell::ProcessId& process) const override;
+    bool is_stopped(int pid) const override;
+    Duration cpu_time_of(int pid) const override;
+};
+
+/// Trace and roster in the state directory, and the log.
+class StateJournal final : public shell::Journal {
+public:
+    StateJournal(const Options& options, const EngineOptions& engine);
+
+    void record(const Event& event, Instant at, std::span<const Action> actions) override;
+    void name_client(ClientId client, std::uint32_t job, std::string_view name) override;
+    std::vector<shell::RosterEntry> read_roster() override;
+    bool write_roster(const std::vector<shell::RosterEntry>& entries) override;
+    bool logs(LogLevel level) const override;
+    void log(LogLevel level, std::string_view line) override;
+    void log_of_peer(LogLevel level, std::string_view line) override;
+
+    /// Nothing else to do just now. What happened is written in a pause: whoever was just woken may need this processor.
+    void quiet(Instant now);
+    /// When quiet() has something to write.
+    Instant due() const { return flush_at_; }
+    /// So much waits to be written that memory would fill.
+    bool is_full() const { return trace_.pending() > kPendingMax; }
+    TraceFile& trace() { return trace_; }
+    const TraceFile& trace() const { return trace_; }
+
+private:
+    static constexpr std::size_t kPendingMax = 4096;
+    TraceFile trace_;
+    std::string roster_path_;
+    Instant flush_at_ = kNever;
+};
+
+/// How the shell is set up, by what its user wants and the device has.
+shell::Settings settings_from(const Options& options, const shell::DeviceMemory& memory);
+
+}  // namespace salus::service

@@ -1,0 +1,113 @@
+// What the shell needs of the world. The service has these from the machine (service/machine.h), the simulator makes them up
+// (sim/world.h); the shell cannot tell them apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/log_level.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/types.h"
+#include "shell/roster.h"
+#include "wire/control_page.h"
+#include "wire/messages.h"
+
+namespace salus::shell {
+
+class Clock {
+public:
+    virtual ~Clock() = default;
+    /// The same in every process of the machine; never goes back.
+    virtual Instant now() const = 0;
+};
+
+/// Numbers of connections are not used again.
+using ConnectionId = std::uint32_t;
+
+/// The ways to clients.
+class Connections {
+public:
+    virtual ~Connections() = default;
+    enum class Sent : std::uint8_t { kYes, kFull, kGone };
+    /// Without waiting. kFull: the client does not read.
+    virtual Sent send(ConnectionId to, const wire::Message& message) = 0;
+    /// LanePieces, with the descriptors of pieces [first, end) of the lane.
+    virtual Result<Sent> send_pieces(ConnectionId to, LaneId lane, std::size_t first, std::size_t end) = 0;
+    virtual void hang_up(ConnectionId connection) = 0;
+    /// Threads that wait on the word look at it again.
+    virtual void wake(ControlPage& page) = 0;
+};
+
+/// The memory of the device: the lanes', and what it says of its users.
+class DeviceMemory {
+public:
+    virtual ~DeviceMemory() = default;
+    virtual std::string_view name() const = 0;
+    /// Which one of its kind: a GPU's UUID.
+    virtual std::string identity() const = 0;
+    virtual Bytes capacity() const = 0;
+
+    /// Makes the lane at least this large.
+    virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
+    /// Its memory comes in pieces: so many for a lane of this size.
+    virtual std::size_t pieces_for(Bytes size) const = 0;
+    /// Nobody needs what lies beyond `size` any more.
+    virtual void trim(LaneId lane, Bytes size) = 0;
+    virtual void release(LaneId lane) = 0;
+    /// Work of a process that is gone may still go on in the lane: it gets other memory. False if that cannot be.
+    virtual bool renew(LaneId lane) = 0;
+    /// Whether a process still has lane memory mapped. True if nobody can tell.
+    virtual bool is_mapped_in(int pid) const = 0;
+
+    struct Usage {
+        Bytes others;                  ///< used by processes that are not in `clients`, and not by lanes
+        std::map<int, Bytes> clients;  ///< by pid; lanes aside
+    };
+    /// Nothing, for a device whose clients say all there is to know.
+    virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;
+};
+
+/// What the kernel knows of processes.
+class Processes {
+public:
+    virtual ~Processes() = default;
+    virtual bool is_alive(const ProcessId& process) const = 0;
+    /// By a signal or a debugger.
+    virtual bool is_stopped(int pid) const = 0;
+    /// That all its threads together have been on a processor.
+    virtual Duration cpu_time_of(int pid) const = 0;
+};
+
+/// What the shell writes down.
+class Journal {
+public:
+    virtual ~Journal() = default;
+    virtual void record(const Event& event, Instant at, std::span<const Action> actions) = 0;
+    virtual void name_client(ClientId client, std::uint32_t job, std::string_view name) = 0;
+    virtual std::vector<RosterEntry> read_roster() = 0;
+    virtual bool write_roster(const std::vector<RosterEntry>& entries) = 0;
+
+    virtual bool logs(LogLevel level) const = 0;
+    virtual void log(LogLevel level, std::string_view line) = 0;
+    /// For lines that a client can cause as often as it likes: not all of them are written.
+    virtual void log_of_peer(LogLevel level, std::string_view line) = 0;
+};
+
+struct Ports {
+    const Clock& clock;
+    Connections& connections;
+    DeviceMemory& memory;
+    const Processes& processes;
+    Journal& journal;
+};
+
+}  // namespace salus::shell
