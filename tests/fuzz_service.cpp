@@ -28,6 +28,9 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/check.h"
@@ -168,8 +171,8 @@ std::unique_ptr<Server> open_server() {
 
 /// To end a process for good is the one thing a command does that a test cannot survive.
 bool kills(const wire::Message& message) {
-    const auto* command = std::get_if<wire::Command>(&message);
-    return command && command->line.view().find("now") != std::string_view::npos;
+    const auto* kill = std::get_if<wire::KillJob>(&message);
+    return kill && kill->at_once != 0;
 }
 
 // ------------------------------------------------------------------------------------------------------------ operations
@@ -289,8 +292,10 @@ private:
     }
 
     void send_mutated() {
-        constexpr std::uint16_t kTypes[] = {1,  2,  3,  4,  5,  6,  7,  8,  20, 21, 22, 23,
-                                            24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44, 45};
+        constexpr auto kTypes = []<std::size_t... I>(std::index_sequence<I...>) {
+            return std::array{std::variant_alternative_t<I, wire::Message>::kType...};
+        }
+        (std::make_index_sequence<std::variant_size_v<wire::Message>>());
         wire::Packet packet = wire::encode(wire::Leave{});
         packet[6] = static_cast<std::byte>(kTypes[input_.below(std::size(kTypes))]);
         const std::size_t changes = input_.below(16);
@@ -371,20 +376,50 @@ private:
         else field = input_.figure();
     }
 
-    void command() {
-        constexpr std::string_view kVerbs[] = {"status", "policy", "trace", "stop", "pause", "resume", "kill", "set", ""};
-        std::string line(kVerbs[input_.below(std::size(kVerbs))]);
-        if (line == "policy") {
-            line += " " + std::string(all_policies()[input_.below(all_policies().size())]->info.name);
-        } else if (line == "set") {
-            constexpr std::string_view kWhat[] = {" priority=5", " weight=0.5", " iterations=100",
-                                                  " weight=1e6", " priority=x", ""};
-            line += " " + std::to_string(input_.byte() % 4) + std::string(kWhat[input_.below(std::size(kWhat))]);
-        } else if (line != "status" && line != "trace") {
-            line += " " + (input_.byte() & 1 ? std::to_string(input_.byte() % 4) : input_.text(input_.below(40)));
+    wire::JobReference job() {
+        if (input_.byte() & 1) return {input_.byte() % 4u, {}};
+        return {0, wire::Text<64>(input_.text(input_.below(40)))};
+    }
+
+    wire::SetJob set_job() {
+        wire::SetJob set;
+        set.job = job();
+        set.fields = input_.byte() % 8u;
+        set.priority = static_cast<std::int32_t>(input_.figure());
+        set.weight = input_.share();
+        set.iterations = input_.figure();
+        return set;
+    }
+
+    template <std::size_t I>
+    wire::Command draw_command() {
+        using T = std::variant_alternative_t<I, wire::Command>;
+        if constexpr (std::is_same_v<T, wire::SetPolicy>) {
+            if (input_.byte() % 8 == 0) return T{wire::Text<32>(input_.text(input_.below(40)))};
+            return T{wire::Text<32>(all_policies()[input_.below(all_policies().size())]->info.name)};
+        } else if constexpr (std::is_same_v<T, wire::StopService>) {
+            return T{input_.byte() & 1u};
+        } else if constexpr (std::is_same_v<T, wire::SetJob>) {
+            return set_job();
+        } else if constexpr (requires { T{}.job; }) {
+            return T{job()};  // a KillJob is a gentle one
+        } else {
+            return T{};
         }
-        const wire::Command message{wire::Text<384>(line)};
-        if (kills(message)) return;
+    }
+
+    /// One of each kind there is, with the same odds.
+    wire::Command draw_command() {
+        return [this]<std::size_t... I>(std::index_sequence<I...>) {
+            using Draw = wire::Command (Round::*)();
+            constexpr Draw kDraws[] = {&Round::draw_command<I>...};
+            return (this->*kDraws[input_.below(std::size(kDraws))])();
+        }
+        (std::make_index_sequence<std::variant_size_v<wire::Command>>());
+    }
+
+    void command() {
+        const wire::Message message = wire::message_of(draw_command());
         // Over a connection of its own, as the command line does.
         Connected connected = service::connected_pair();
         server_->adopt(std::move(connected.theirs));

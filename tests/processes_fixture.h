@@ -193,7 +193,7 @@ public:
     }
 
     nlohmann::json status() const {
-        const Result<std::string> answer = cli::ask_service(socket(), "status");
+        const Result<std::string> answer = cli::ask_service(socket(), wire::AskStatus{});
         return answer ? nlohmann::json::parse(answer.value(), nullptr, false) : nlohmann::json();
     }
     /// Its row of the status; empty if there is none.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/files.h"
@@ -34,23 +36,33 @@ namespace {
 using nlohmann::json;
 
 /// Asks the service; what it refuses is one line, and exit status 1.
-std::string ask(const std::string& command) {
+std::string ask(const wire::Command& command) {
     Result<std::string> answer = ask_service(os::default_socket(), command);
     if (!answer) throw Failure{answer.error()};
     return std::move(answer).value();
 }
 
-/// Of a job, by its number or name. It is one word of a line: with a blank it would be another job's, and more.
-void ask_of_job(const std::string& verb, const std::string& job, const std::string& more = "") {
-    const bool one_word = !job.empty() && std::none_of(job.begin(), job.end(), [](unsigned char c) { return c <= 0x20; });
-    if (!one_word) throw Failure{fmt::format("there is no job '{}'", job)};
-    ask(fmt::format("{} {} {}", verb, job, more));
+/// A job's number or its name.
+wire::JobReference job_called(const std::string& text) {
+    const auto number = parse_integer(text);
+    if (number && *number > 0 && *number <= std::numeric_limits<std::uint32_t>::max())
+        return {static_cast<std::uint32_t>(*number), {}};
+    const wire::Text<64> name(text);
+    const bool can_be_a_name = !text.empty() && name.view() == text &&
+                               std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    if (!can_be_a_name) throw Failure{fmt::format("there is no job '{}'", text)};
+    return {0, name};
 }
 
 json ask_status() {
-    json status = json::parse(ask("status"), nullptr, false);
+    json status = json::parse(ask(wire::AskStatus{}), nullptr, false);
     if (!status.is_object()) throw Failure{"the service's answer makes no sense"};
     return status;
+}
+
+void set_policy(const std::string& name) {
+    find_policy_or_complain(name);
+    ask(wire::SetPolicy{wire::Text<32>(name)});
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs
@@ -73,7 +85,7 @@ int show_log(const std::string& which, bool follow) {
         copy_new(file.get());
         if (!follow) return 0;
         os::sleep_for(milliseconds(200));
-        const Result<std::string> answer = ask_service(os::default_socket(), "status");
+        const Result<std::string> answer = ask_service(os::default_socket(), wire::AskStatus{});
         if (!answer || answer.value().find("\"" + path.value() + "\"") == std::string::npos)
             follow = false;  // its last words
     }
@@ -84,7 +96,7 @@ int show_log(const std::string& which, bool follow) {
 std::string read_trace() {
     std::string current = os::default_state_directory() + "/trace";
     std::string previous = current + ".previous";
-    if (const Result<std::string> answer = ask_service(os::default_socket(), "trace")) {
+    if (const Result<std::string> answer = ask_service(os::default_socket(), wire::FlushTrace{})) {
         const json paths = json::parse(answer.value(), nullptr, false);
         current = paths.value("path", current);
         previous = paths.value("previous", previous);
@@ -144,7 +156,7 @@ int start(const std::vector<std::string>& options) {
 
 int stop(bool force) {
     const std::string socket = os::default_socket();
-    ask(force ? "stop force" : "stop");
+    ask(wire::StopService{force ? 1u : 0u});
     for (int i = 0; i < 500 && os::connect_to(socket); ++i) os::sleep_for(milliseconds(10));
     return 0;
 }
@@ -176,7 +188,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval: is from 0.1 to 60 seconds"};
         const std::string socket = os::default_socket();
-        return run_top([socket](const std::string& command) { return ask_service(socket, command); }, v->interval_s);
+        return run_top([socket] { return ask_service(socket, wire::AskStatus{}); }, v->interval_s);
     });
 
     CLI::App* status = add("status", "Show how the service is");
@@ -190,9 +202,8 @@ void add_control_commands(CLI::App& program, Action& action) {
     CLI::App* policy = add("policy", "Show the policy, or switch to another");
     policy->add_option("name", v->text, "fifo, srtf, las, fair, rr, priority or pack");
     on(policy, [v] {
-        if (!v->text.empty()) find_policy_or_complain(v->text);
-        const json answer = json::parse(ask(v->text.empty() ? "policy" : "policy " + v->text), nullptr, false);
-        if (v->text.empty()) fmt::print("{}\n", answer.value("policy", ""));
+        if (v->text.empty()) fmt::print("{}\n", text_in(part_of(ask_status(), "service"), "policy"));
+        else set_policy(v->text);
         return 0;
     });
 
@@ -202,18 +213,18 @@ void add_control_commands(CLI::App& program, Action& action) {
         return command;
     };
     CLI::App* pause = of_a_job("pause", "Keep a job at its next boundary");
-    on(pause, [v] { return ask_of_job("pause", v->text), 0; });
+    on(pause, [v] { return ask(wire::PauseJob{job_called(v->text)}), 0; });
     CLI::App* resume = of_a_job("resume", "Let a paused job go on");
-    on(resume, [v] { return ask_of_job("resume", v->text), 0; });
+    on(resume, [v] { return ask(wire::ResumeJob{job_called(v->text)}), 0; });
     CLI::App* kill = of_a_job("kill", "End a job");
     kill->add_flag("--now", v->flag, "With SIGKILL, not SIGTERM");
-    on(kill, [v] { return ask_of_job("kill", v->text, v->flag ? "now" : ""), 0; });
+    on(kill, [v] { return ask(wire::KillJob{job_called(v->text), v->flag ? 1u : 0u}), 0; });
     CLI::App* set = of_a_job("set", "Change a job's priority, weight or iterations");
     set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N")->required();
     on(set, [v] {
         const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
         if (!wanted) throw UsageError{wanted.error()};
-        return ask_of_job("set", v->text, fmt::format("{}", fmt::join(v->words, " "))), 0;
+        return ask(wire::set_job(job_called(v->text), wanted.value())), 0;
     });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");

@@ -142,7 +142,7 @@ Finding adaptor() {
 
 Finding service() {
     const std::string socket = os::default_socket();
-    const Result<std::string> answer = ask_service(socket, "status");
+    const Result<std::string> answer = ask_service(socket, wire::AskStatus{});
     if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
     const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
     const nlohmann::json& about = status["service"];

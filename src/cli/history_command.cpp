@@ -33,7 +33,7 @@ struct HistoryArguments {
 /// Of the service that runs, else of the one that would.
 std::string history_file() {
     std::string state = os::default_state_directory();
-    if (const Result<std::string> answer = ask_service(os::default_socket(), "status")) {
+    if (const Result<std::string> answer = ask_service(os::default_socket(), wire::AskStatus{})) {
         const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
         if (const std::string told = text_in(part_of(status, "service"), "state"); !told.empty()) state = told;
     }

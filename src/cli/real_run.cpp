@@ -180,7 +180,7 @@ public:
 
     /// What jobs have to be told of the device; `salus run` would have.
     bool learn_place() {
-        const Result<std::string> answer = ask_service(socket_, "status");
+        const Result<std::string> answer = ask_service(socket_, wire::AskStatus{});
         const nlohmann::json status = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
         if (!status.is_object() || !status.contains("service")) return true;
         const nlohmann::json& service = status["service"];
@@ -246,7 +246,7 @@ public:
     Instant ended(std::size_t index) const { return ended_.at(index); }
 
     std::uint64_t iterations_of_running() const {
-        const Result<std::string> answer = ask_service(socket_, "status");
+        const Result<std::string> answer = ask_service(socket_, wire::AskStatus{});
         if (!answer) return 0;
         const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
         std::uint64_t sum = 0;

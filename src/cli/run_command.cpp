@@ -136,7 +136,7 @@ private:
     /// A process on a GPU takes memory before it asks for any: not before there is some.
     void wait_for_room() {
         for (int tries = 0; connection_ && place_.device == "cuda"; ++tries) {
-            const Result<std::string> answer = ask_service(socket_, fmt::format("may-start {}", job_));
+            const Result<std::string> answer = ask_service(socket_, wire::MayStart{{job_, {}}});
             const nlohmann::json room = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
             if (!answer) announce();  // it is gone: the next one is asked
             else if (!room.is_object() || room.value("may_start", true)) return;

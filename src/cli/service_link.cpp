@@ -24,12 +24,11 @@ constexpr int kOptionsRefused = 2;
 
 }  // namespace
 
-Result<std::string> ask_service(const std::string& socket, const std::string& command) {
-    if (command.size() >= 384) return Error{"the command is too long"};
+Result<std::string> ask_service(const std::string& socket, const wire::Command& command) {
     Result<os::Descriptor> connection = os::connect_to(socket);
     if (!connection) return Error{connection.error()};
     // If it cannot be sent, the reason may be there to be read.
-    wire::send(connection.value().get(), wire::Command{wire::Text<384>(command)});
+    wire::send(connection.value().get(), wire::message_of(command));
     wire::Received received = wire::receive(connection.value().get());
     if (received.kind == wire::Received::Kind::kGarbage) return Error{"the service " + received.why};
     if (received.kind != wire::Received::Kind::kMessage) return Error{"the service does not answer"};

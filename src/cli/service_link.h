@@ -12,7 +12,7 @@
 namespace salus::cli {
 
 /// One command and its answer: JSON, or an error of one line.
-Result<std::string> ask_service(const std::string& socket, const std::string& command);
+Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
 
 /// The directory of this program: the others are beside it.
 std::string own_directory();

@@ -41,7 +41,7 @@ namespace salus::cli {
 namespace {
 
 using nlohmann::json;
-using Ask = std::function<Result<std::string>(const std::string& command)>;
+using Ask = std::function<Result<std::string>()>;
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -151,7 +151,7 @@ private:
                 std::optional<Result<std::string>> got;
                 std::exception_ptr thrown;
                 try {
-                    got = ask("status");
+                    got = ask();
                 } catch (...) {
                     thrown = std::current_exception();
                 }

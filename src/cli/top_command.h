@@ -8,9 +8,9 @@
 
 namespace salus::cli {
 
-/// Until the user quits; returns the exit status. `ask("status")` gives the service's status as JSON. It is called in a
+/// Until the user quits; returns the exit status. `ask` gives the service's status as JSON. It is called in a
 /// thread of its own, and a call that never comes back holds up nobody: so let it own what it captures.
 /// Throws UsageError if there is no terminal. Whatever happens, the terminal is left as it was.
-int run_top(const std::function<Result<std::string>(const std::string& command)>& ask, double interval_s);
+int run_top(const std::function<Result<std::string>()>& ask, double interval_s);
 
 }  // namespace salus::cli

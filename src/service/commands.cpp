@@ -1,4 +1,4 @@
-// What the command line asks: a verb and its arguments in, JSON or one line of why not out.
+// What the command line asks: a message in, JSON or one line of why not out.
 #include <signal.h>
 #include <unistd.h>
 
@@ -189,8 +189,8 @@ json Server::status() const {
 
 /// The job of a client that waits, if its `salus run` has not heard of that yet.
 Job* Server::to_be_told_of(const Session& session) {
-    const auto job = session.waiting_since == kNever ? jobs_.end() : jobs_.find(session.job);
-    return job == jobs_.end() || job->second.runner_pid == 0 || job->second.told_of_wait ? nullptr : &job->second;
+    Job* job = session.waiting_since == kNever ? nullptr : jobs_.find(session.job);
+    return !job || job->runner_pid == 0 || job->told_of_wait ? nullptr : job;
 }
 
 Instant Server::next_long_wait() {
@@ -220,23 +220,7 @@ void Server::tell_long_waits() {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------ commands by name
-
-/// By number, or by name if only one job that the peer may control has it.
-Result<std::vector<std::uint32_t>> Server::jobs_named(const os::Peer& peer, std::string_view which) const {
-    std::vector<std::uint32_t> found;
-    const auto number = parse_integer(which);
-    for (const auto& [id, job] : jobs_) {
-        if (number ? static_cast<std::int64_t>(id) == *number : job.name == which) found.push_back(id);
-    }
-    if (found.empty()) return Error{"there is no job '" + std::string(which) + "'"};
-    if (found.size() > 1)
-        return Error{"there are " + std::to_string(found.size()) + " jobs named '" + std::string(which) +
-                     "'; give a number"};
-    const Job& job = jobs_.at(found.front());
-    if (peer.uid != job.uid && peer.uid != 0) return Error{"job " + std::to_string(job.id) + " is another user's"};
-    return found;
-}
+// ---------------------------------------------------------------------------------------------------------- commands
 
 std::vector<Session*> Server::sessions_of(std::uint32_t job) {
     std::vector<Session*> found;
@@ -246,102 +230,96 @@ std::vector<Session*> Server::sessions_of(std::uint32_t job) {
     return found;
 }
 
-/// Of what can only be done to a job that has.
-Server::Reply Server::not_attached(const Job& job) {
-    return {false, "job " + std::to_string(job.id) + " (" + job.name + ") has not attached yet"};
+/// To each client of a job; a refusal if it has none yet.
+Server::Reply Server::for_clients_of(const Job& job, const std::function<void(Session&)>& act) {
+    const std::vector<Session*> sessions = sessions_of(job.id);
+    if (sessions.empty()) return {false, fmt::format("job {} ({}) has not attached yet", job.id, job.name)};
+    for (Session* session : sessions) act(*session);
+    return {};
 }
 
-Server::Reply Server::set(std::uint32_t job, const std::vector<std::string_view>& words) {
-    const Result<wire::Assignments> wanted = wire::parse_assignments(words);
+bool Server::owned_by(const os::Peer& peer) { return peer.uid == ::getuid() || peer.uid == 0; }
+
+Server::Reply Server::command(const os::Peer& peer, const wire::Command& command) {
+    return std::visit(
+        [&]<typename T>(const T& body) -> Reply {
+            if constexpr (requires { body.job; }) {
+                const Result<Job*> job = jobs_.named(peer, body.job);
+                return job ? obey(*job.value(), body) : Reply{false, job.error()};
+            } else {
+                return obey(peer, body);
+            }
+        },
+        command);
+}
+
+Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, text_of(status())}; }
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
+    if (!owned_by(peer)) return {false, "only the service's owner sets the policy"};
+    const Policy* policy = find_policy(wanted.name.view());
+    if (!policy) return {false, fmt::format("there is no policy '{}'", wanted.name.view())};
+    shell_->set_policy(*policy);
+    return {};
+}
+
+Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
+    journal_->trace().flush();
+    return {true, text_of(status()["service"]["trace"])};
+}
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {
+    if (!owned_by(peer)) return {false, "only the service's owner stops it"};
+    const std::size_t attached = shell_->sessions().size();
+    if (wanted.even_with_jobs == 0 && attached > 0)
+        return {false, fmt::format("{} jobs are attached; --force stops the service all the same", attached)};
+    stop();
+    return {};
+}
+
+Server::Reply Server::obey(Job& job, const wire::MayStart&) { return {true, text_of({{"may_start", may_start(job)}})}; }
+
+Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
+    return for_clients_of(job, [&](Session& session) { shell_->pause(session, true); });
+}
+
+Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
+    return for_clients_of(job, [&](Session& session) { shell_->pause(session, false); });
+}
+
+Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
+    const Result<wire::Assignments> wanted = wire::assignments_in(message);
     if (!wanted) return {false, wanted.error()};
-    const std::vector<Session*> sessions = sessions_of(job);
-    if (sessions.empty()) return not_attached(jobs_.at(job));
-    for (Session* session : sessions) {
-        const Client* client = shell_->engine().find(session->id);
-        if (!client) continue;
-        shell_->adjust(*session, wanted.value().priority.value_or(client->facts.priority),
-                       wanted.value().weight.value_or(client->facts.weight),
-                       wanted.value().iterations.value_or(client->facts.iterations_total));
-    }
-    return {true, "{}"};
-}
-
-Server::Reply Server::pause(std::uint32_t job, bool paused) {
-    const std::vector<Session*> sessions = sessions_of(job);
-    if (sessions.empty()) return not_attached(jobs_.at(job));
-    for (Session* session : sessions) shell_->pause(*session, paused);
-    return {true, "{}"};
+    const auto& [priority, weight, iterations] = wanted.value();
+    return for_clients_of(job, [&](Session& session) {
+        const Client* client = shell_->engine().find(session.id);
+        if (!client) return;
+        shell_->adjust(session, priority.value_or(client->facts.priority), weight.value_or(client->facts.weight),
+                       iterations.value_or(client->facts.iterations_total));
+    });
 }
 
 /// The command that `salus run` started, and all that attached: what a script has started need not end with it. The command
 /// is told first, as it must not see what it waits for end and go on with its next line. None is told twice: the second time
 /// often means something else.
-Server::Reply Server::kill(std::uint32_t job, bool at_once) {
+Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
+    const bool at_once = wanted.at_once != 0;
     const int signal = at_once ? SIGKILL : SIGTERM;
-    const Job& known = jobs_.at(job);
-    const std::vector<Session*> sessions = sessions_of(job);
+    const std::vector<Session*> sessions = sessions_of(job.id);
     os::ChildProcess command;
     for (const Session* session : sessions) {
-        if (known.runner_pid != 0 && !command.pidfd) command = os::child_above(session->process.pid, known.runner_pid);
+        if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(session->process.pid, job.runner_pid);
     }
     if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
     // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
-    else if (known.runner_pid != 0)
-        os::send_signal(os::open_pidfd(known.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
+    else if (job.runner_pid != 0)
+        os::send_signal(os::open_pidfd(job.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
     for (Session* session : sessions) {
         shell_->pause(*session, false);
         if (session->process.pid != command.pid) os::send_signal(attached_.at(session->connection).pidfd.get(), signal);
     }
-    log(LogLevel::kInfo, "job {} ({}) is killed by command", job, known.name);
-    return {true, "{}"};
-}
-
-Server::Reply Server::command(const os::Peer& peer, std::string_view line) {
-    std::vector<std::string_view> words;
-    for (const std::string_view word : split(line, ' ')) {
-        if (!word.empty()) words.push_back(word);
-    }
-    if (words.empty()) return {false, "no command"};
-    const std::string_view verb = words[0];
-    const bool owner = peer.uid == ::getuid() || peer.uid == 0;
-    if (verb == "status") return {true, text_of(status())};
-    if (verb == "policy") {
-        if (words.size() == 1) return {true, text_of({{"policy", shell_->engine().policy().info.name}})};
-        if (!owner) return {false, "only the service's owner sets the policy"};
-        const Policy* policy = find_policy(words[1]);
-        if (!policy) return {false, "there is no policy '" + std::string(words[1]) + "'"};
-        shell_->set_policy(*policy);
-        return {true, "{}"};
-    }
-    if (verb == "trace") {
-        journal_->trace().flush();
-        return {true, text_of(status()["service"]["trace"])};
-    }
-    if (verb == "stop") {
-        if (!owner) return {false, "only the service's owner stops it"};
-        const bool force = words.size() > 1 && words[1] == "force";
-        if (!force && !shell_->sessions().empty()) {
-            return {false, std::to_string(shell_->sessions().size()) +
-                               " jobs are attached; --force stops the service all the same"};
-        }
-        stop();
-        return {true, "{}"};
-    }
-    if (verb == "may-start") {
-        const auto job =
-            words.size() == 2 ? jobs_named(peer, words[1]) : Result<std::vector<std::uint32_t>>(Error{"which job?"});
-        if (!job) return {false, job.error()};
-        return {true, text_of({{"may_start", may_start(jobs_.at(job.value().front()))}})};
-    }
-    const bool of_a_job = verb == "pause" || verb == "resume" || verb == "kill" || verb == "set";
-    if (!of_a_job) return {false, "unknown command '" + std::string(verb) + "'"};
-    if (words.size() < 2) return {false, std::string(verb) + " which job?"};
-    const auto jobs = jobs_named(peer, words[1]);
-    if (!jobs) return {false, jobs.error()};
-    const std::uint32_t job = jobs.value().front();
-    if (verb == "set") return set(job, {words.begin() + 2, words.end()});
-    if (verb == "kill") return kill(job, words.size() > 2 && words[2] == "now");
-    return pause(job, verb == "pause");
+    log(LogLevel::kInfo, "job {} ({}) is killed by command", job.id, job.name);
+    return {};
 }
 
 }  // namespace salus::service

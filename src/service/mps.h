@@ -1,6 +1,7 @@
 // NVIDIA's MPS, run by the service: through it, kernels of several processes run on the device at the same time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ struct MpsPatience {
 /// it are to, and the next service takes it over.
 class Mps {
 public:
-    static constexpr int kClientsMax = 48;  ///< of one MPS server, as NVIDIA has it
+    static constexpr std::size_t kClientsMax = 48;  ///< of one MPS server, as NVIDIA has it
 
     /// Returns when clients can connect. `directory` is made if need be, and is the service's alone: for pipes and logs. A
     /// daemon that an earlier service has left in it is taken over, or, if it has another GPU, ended first.

@@ -150,14 +150,12 @@ Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memor
     journal_ = std::make_unique<StateJournal>(options, settings.engine);
     shell_ = std::make_unique<Shell>(settings, shell::Ports{clock_, *this, *this, processes_, *journal_});
     shell_->on_departure([this](const Session& session) {
-        const auto job = jobs_.find(session.job);
-        if (job != jobs_.end()) job->second.gone = whole_of(job->second.gone, shell_->figures_of(session));
+        if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell_->figures_of(session));
     });
 }
 
 Server::~Server() {
-    const bool on_mps = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
-    if (mps_ && on_mps) mps_->leave();
+    if (mps_ && jobs_.on_mps() > 0) mps_->leave();
     if (listener_) ::unlink(options_.socket.c_str());
 }
 
@@ -202,11 +200,7 @@ void Server::mps_is_gone() {
     mps_.reset();
 }
 
-bool Server::may_join_mps() const {
-    if (!mps_ || !offers_mps_) return false;
-    const auto joined = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
-    return joined < Mps::kClientsMax;
-}
+bool Server::may_join_mps() const { return mps_ && offers_mps_ && jobs_.on_mps() < Mps::kClientsMax; }
 
 /// Before a process on a GPU has asked for anything it has a context, which grows as kernels are loaded, and its weights.
 Bytes Server::needs_to_start(const Job& job) const {
@@ -431,18 +425,20 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto* attach = std::get_if<wire::Attach>(&received.message))
         return this->attach(connection, received, *attach);
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
-    if (const auto* command = std::get_if<wire::Command>(&received.message)) {
-        const Reply reply = this->command(connection.peer, command->line.view());
-        const os::Descriptor file = os::make_memory_file("salus-answer");
-        const auto size = static_cast<std::uint64_t>(reply.text.size());
-        if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
-        if (!file || !os::write_all(file.get(), reply.text)) return false;
-        const int descriptors[] = {file.get()};
-        return wire::send(connection.socket.get(), wire::Answer{reply.ok ? 1u : 0u, size}, descriptors);
-    }
+    if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: a message out of place", connection.peer.pid);
     refuse(connection, "a message out of place");
     return false;
+}
+
+bool Server::answer(const Connection& connection, const wire::Command& command) {
+    const Reply reply = this->command(connection.peer, command);
+    const os::Descriptor file = os::make_memory_file("salus-answer");
+    if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
+    if (!file || !os::write_all(file.get(), reply.text)) return false;
+    const int descriptors[] = {file.get()};
+    const wire::Answer answer{reply.ok ? 1u : 0u, static_cast<std::uint64_t>(reply.text.size())};
+    return wire::send(connection.socket.get(), answer, descriptors);
 }
 
 bool Server::attach(Connection& connection, wire::Received& received, const wire::Attach& attach) {
@@ -467,7 +463,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     const auto turn_away = [&](const std::string& why) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, why);
         refuse(connection, why);
-        drop_empty_jobs();
+        drop_ended_jobs();
         return false;
     };
     session->page = map_page(received.descriptors[0]);
@@ -478,7 +474,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
-    const Job& job = add_job(attach.job, attach.name.view(), connection.peer.uid);
+    const Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
     session->past = job.past;
     Result<Session*> attached = shell_->attach(std::move(session), checked);
@@ -490,7 +486,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
 }
 
 bool Server::run_job(Connection& connection, const wire::Run& run) {
-    Job& job = add_job(run.job, run.name.view(), connection.peer.uid);
+    Job& job = jobs_.add(run.job, run.name.view(), connection.peer.uid, os::now());
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
@@ -518,9 +514,9 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
 
 /// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
-    const auto found = jobs_.find(connection.job);
-    if (found == jobs_.end() || found->second.runner_pid != connection.peer.pid) return;
-    const Job& job = found->second;
+    const Job* known = jobs_.find(connection.job);
+    if (!known || known->runner_pid != connection.peer.pid) return;
+    const Job& job = *known;
     RunFigures figures = job.gone;
     for (const Session* session : sessions_of(job.id)) figures = whole_of(figures, shell_->figures_of(*session));
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
@@ -533,11 +529,11 @@ void Server::close(std::uint32_t id) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
     if (Session* session = session_of(found->second)) shell_->disconnected(*session);
-    const auto job = jobs_.find(found->second.job);
-    if (job != jobs_.end() && job->second.runner_pid == found->second.peer.pid) job->second.runner_pid = 0;
+    Job* job = jobs_.find(found->second.job);
+    if (job && job->runner_pid == found->second.peer.pid) job->runner_pid = 0;
     connections_.erase(found);
     if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // there is a descriptor
-    drop_empty_jobs();
+    drop_ended_jobs();
 }
 
 /// The session of a connection that attached, while there is one. Ids of clients are used again.
@@ -560,7 +556,7 @@ void Server::close_without_session() {
         return entry.second.client != kNoClient && session_of(entry.second) == nullptr;
     });
     std::erase_if(attached_, [&](const auto& entry) { return !shell_->find(entry.second.client); });
-    drop_empty_jobs();
+    drop_ended_jobs();
 }
 
 void Server::forget_process(std::uint32_t connection) {
@@ -570,30 +566,8 @@ void Server::forget_process(std::uint32_t connection) {
     close_without_session();
 }
 
-// -------------------------------------------------------------------------------------------------------------- jobs
-
-Job& Server::add_job(std::uint32_t wanted, std::string_view name, unsigned uid) {
-    const auto known = jobs_.find(wanted);
-    if (wanted != 0 && known != jobs_.end() && known->second.uid == uid) return known->second;
-    // A number from the last service is kept, if nobody has it and it is not beyond reason.
-    const bool keep = wanted != 0 && known == jobs_.end() && wanted < 1'000'000;
-    const std::uint32_t id = keep ? wanted : next_job_;
-    next_job_ = std::max(next_job_, id + 1);
-    Job& job = jobs_[id];
-    job = Job{};
-    job.id = id;
-    job.name = std::string(name);
-    job.uid = uid;
-    job.started = os::now();
-    return job;
-}
-
-void Server::drop_empty_jobs() {
-    std::erase_if(jobs_, [&](const auto& entry) {
-        const Job& job = entry.second;
-        return job.runner_pid == 0 && std::none_of(shell_->sessions().begin(), shell_->sessions().end(),
-                                                   [&](const auto& s) { return s.second->job == job.id; });
-    });
+void Server::drop_ended_jobs() {
+    jobs_.drop_ended([&](const Job& job) { return !sessions_of(job.id).empty(); });
 }
 
 }  // namespace salus::service

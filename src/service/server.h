@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/result.h"
 #include "os/descriptor.h"
 #include "os/socket.h"
+#include "service/jobs.h"
 #include "service/mps.h"
 #include "service/options.h"
 #include "service/ports.h"
@@ -24,26 +26,6 @@ namespace salus::service {
 using shell::ConnectionId;
 using shell::Session;
 using shell::Shell;
-
-/// What a user started. With `salus run` it has a runner, which lives as long as the job.
-struct Job {
-    std::uint32_t id = 0;
-    std::string name;
-    unsigned uid = 0;
-    int runner_pid = 0;  ///< 0: none
-    std::uint32_t runner_connection = 0;
-    std::string log;  ///< path, if it was detached
-    Instant started;
-
-    history::CommandKeys keys;
-    std::string command;
-    bool joins_mps = false;
-    bool may_start = false;  ///< there was room for its context
-    Instant may_start_since;
-    bool told_of_wait = false;  ///< its runner was
-    history::Figures past;      ///< what earlier runs showed
-    history::Figures gone;      ///< what those of its clients showed that have left
-};
 
 class Server : private shell::Connections, private shell::DeviceMemory {
 public:
@@ -131,8 +113,8 @@ private:
     void close_without_session();
     void forget_process(std::uint32_t connection);
     void refuse(const Connection& connection, const std::string& why);
-    Job& add_job(std::uint32_t wanted, std::string_view name, unsigned uid);
-    void drop_empty_jobs();
+    bool answer(const Connection& connection, const wire::Command& command);
+    void drop_ended_jobs();
 
     // ---- commands.cpp ----
     Job* to_be_told_of(const Session& session);
@@ -140,17 +122,23 @@ private:
     void tell_long_waits();
     struct Reply {
         bool ok = true;
-        std::string text;
+        std::string text = "{}";  ///< JSON, or one line of why not
     };
-    Reply command(const os::Peer& peer, std::string_view line);
+    Reply command(const os::Peer& peer, const wire::Command& command);
+    Reply obey(const os::Peer& peer, const wire::AskStatus&);
+    Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
+    Reply obey(const os::Peer& peer, const wire::FlushTrace&);
+    Reply obey(const os::Peer& peer, const wire::StopService& wanted);
+    Reply obey(Job& job, const wire::MayStart&);
+    Reply obey(Job& job, const wire::PauseJob&);
+    Reply obey(Job& job, const wire::ResumeJob&);
+    Reply obey(Job& job, const wire::KillJob& wanted);
+    Reply obey(Job& job, const wire::SetJob& message);
+    static bool owned_by(const os::Peer& peer);
+    std::vector<Session*> sessions_of(std::uint32_t job);
+    Reply for_clients_of(const Job& job, const std::function<void(Session&)>& act);
     nlohmann::json status() const;
     nlohmann::json describe(const Session& session, Instant at) const;
-    Result<std::vector<std::uint32_t>> jobs_named(const os::Peer& peer, std::string_view which) const;
-    std::vector<Session*> sessions_of(std::uint32_t job);
-    static Reply not_attached(const Job& job);
-    Reply set(std::uint32_t job, const std::vector<std::string_view>& words);
-    Reply pause(std::uint32_t job, bool paused);
-    Reply kill(std::uint32_t job, bool at_once);
 
     Options options_;
     os::Descriptor lock_;        ///< of the socket
@@ -166,11 +154,10 @@ private:
     std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
     bool offers_mps_ = false;   ///< to new jobs
     std::map<ConnectionId, Connection> connections_;
-    std::map<std::uint32_t, Job> jobs_;
+    Jobs jobs_;
     std::unordered_map<ConnectionId, Attached> attached_;
     std::unique_ptr<Shell> shell_;
     std::uint32_t next_connection_ = 1;
-    std::uint32_t next_job_ = 1;
     Instant started_;
     Instant long_wait_at_ = kNever;     ///< when a runner is to be told that its job waits
     Instant accept_again_at_ = kNever;  ///< there was no descriptor for a connection

@@ -24,6 +24,7 @@
 #include "os/clock.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
+#include "wire/assignments.h"
 #include "wire/pass_on.h"
 
 namespace salus::service {
@@ -73,9 +74,9 @@ protected:
         return std::get<T>(received.message);
     }
     /// What a command line is answered.
-    std::optional<std::string> answer(std::string_view line) {
+    std::optional<std::string> answer(const wire::Command& command) {
         auto client = connect();
-        EXPECT_TRUE(client->say(wire::Command{wire::Text<384>(line)}));
+        EXPECT_TRUE(client->say(wire::message_of(command)));
         step();
         wire::Received received = client->hear();
         if (received.kind != wire::Received::Kind::kMessage || !received.descriptors[0]) return std::nullopt;
@@ -165,7 +166,7 @@ TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
         auto client = attach(connected_pair(), with_name);
         ASSERT_TRUE(client);
         std::optional<std::string> status;
-        EXPECT_NO_THROW(status = answer("status"));
+        EXPECT_NO_THROW(status = answer(wire::AskStatus{}));
         ASSERT_TRUE(status.has_value());
         EXPECT_EQ(nlohmann::json::parse(*status)["jobs"].size(), 1u);
         EXPECT_TRUE(client->say(wire::Leave{}));
@@ -177,7 +178,7 @@ TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
     run.log = wire::Text<256>("/tmp/\xff");
     EXPECT_TRUE(runner->say(run));
     step();
-    EXPECT_NO_THROW(EXPECT_TRUE(answer("status").has_value()));
+    EXPECT_NO_THROW(EXPECT_TRUE(answer(wire::AskStatus{}).has_value()));
 }
 
 class RunHistoryTest : public ServerTest {
@@ -220,7 +221,7 @@ protected:
         EXPECT_EQ(runner->hear().kind, wire::Received::Kind::kClosed) << "who hears this knows that it is written down";
     }
     nlohmann::json row() {
-        const auto status = answer("status");
+        const auto status = answer(wire::AskStatus{});
         return status ? nlohmann::json::parse(*status)["jobs"][0] : nlohmann::json();
     }
     std::uint32_t job_ = 0;
@@ -237,7 +238,7 @@ TEST_F(RunHistoryTest, AClientThatStatesNoLengthGetsThatOfTheLastRun) {
     EXPECT_GT(row()["left_s"], 0);
     client->page().iterations = 501;
     EXPECT_FALSE(row().contains("left_s")) << "it has outrun the last one";
-    EXPECT_EQ(answer("set " + std::to_string(job_) + " iterations=600"), "{}");
+    EXPECT_EQ(answer(wire::set_job({job_, {}}, {.iterations = 600})), "{}");
     EXPECT_EQ(row()["estimate"], "stated");
 }
 
@@ -397,10 +398,10 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     }
     auto client = attach();
     ASSERT_TRUE(client);
-    const std::string set = "set " + std::to_string(server_->shell().sessions().begin()->second->job);
-    EXPECT_NE(answer(set + " weight=1e-300"), "{}");
+    const wire::JobReference job{server_->shell().sessions().begin()->second->job, {}};
+    EXPECT_NE(answer(wire::set_job(job, {.weight = 1e-300})), "{}");
     EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 1.0);
-    EXPECT_EQ(answer(set + " weight=0.01"), "{}");
+    EXPECT_EQ(answer(wire::set_job(job, {.weight = 0.01})), "{}");
     EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 0.01);
 }
 
@@ -430,7 +431,7 @@ protected:
         with_job.job = job_;
         return attach(process.connect(), with_job);
     }
-    std::string kill_command() const { return "kill " + std::to_string(job_); }
+    std::optional<std::string> kill(bool at_once) { return answer(wire::KillJob{{job_, {}}, at_once ? 1u : 0u}); }
 
     IdleProcess child_;
     sigset_t only_{};
@@ -439,11 +440,11 @@ protected:
 
 TEST_F(KillTest, OfACommandThatHasNotAttachedTheRunnerIsTold) {
     const auto runner = announce(0, 1, 2);
-    EXPECT_EQ(answer(kill_command()), "{}");
+    EXPECT_EQ(kill(/*at_once=*/false), "{}");
     const auto gently = told();
     ASSERT_TRUE(gently);
     EXPECT_NE(gently->si_code, SI_QUEUE);
-    EXPECT_EQ(answer(kill_command() + " now"), "{}");
+    EXPECT_EQ(kill(/*at_once=*/true), "{}");
     const auto at_once = told();
     ASSERT_TRUE(at_once);
     EXPECT_EQ(at_once->si_code, SI_QUEUE);
@@ -454,9 +455,9 @@ TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
     const auto runner = announce(0, 1, 2);
     const auto client = attach_from(child_);
     ASSERT_TRUE(client);
-    EXPECT_EQ(answer(kill_command()), "{}");
+    EXPECT_EQ(kill(/*at_once=*/false), "{}");
     EXPECT_FALSE(told()) << "which would pass it on, a second time";
-    EXPECT_EQ(answer(kill_command() + " now"), "{}");
+    EXPECT_EQ(kill(/*at_once=*/true), "{}");
     EXPECT_FALSE(told());
     EXPECT_EQ(ended_by(), SIGKILL);
 }

@@ -6,9 +6,19 @@
 #include "base/text.h"
 
 namespace salus::wire {
+namespace {
+
+constexpr const char* kNothingToSet = "set what? priority=N, weight=X or iterations=N";
+constexpr const char* kBadPriority = "priority: is a whole number from -1000000 to 1000000";
+constexpr const char* kBadWeight = "weight: is from 0.000001 to 1000000";
+constexpr const char* kBadIterations = "iterations: is a whole number from 0 (not known) to 1000000000000000";
+
+bool is_weight(double value) { return value >= kWeightMin && value <= kWeightMax; }
+
+}  // namespace
 
 Result<Assignments> parse_assignments(const std::vector<std::string_view>& words) {
-    if (words.empty()) return Error{"set what? priority=N, weight=X or iterations=N"};
+    if (words.empty()) return Error{kNothingToSet};
     Assignments made;
     for (const std::string_view word : words) {
         const std::size_t equals = word.find('=');
@@ -19,18 +29,42 @@ Result<Assignments> parse_assignments(const std::vector<std::string_view>& words
         if (!value) return Error{"'" + std::string(word) + "' is not NAME=NUMBER"};
         const bool whole = *value == std::floor(*value);
         if (key == "priority") {
-            if (!whole || std::fabs(*value) > 1e6) return Error{"priority: is a whole number from -1000000 to 1000000"};
-            made.priority = static_cast<int>(*value);
+            if (!whole || std::fabs(*value) > kPriorityMax) return Error{kBadPriority};
+            made.priority = static_cast<std::int32_t>(*value);
         } else if (key == "weight") {
-            if (!(*value >= kWeightMin && *value <= kWeightMax)) return Error{"weight: is from 0.000001 to 1000000"};
+            if (!is_weight(*value)) return Error{kBadWeight};
             made.weight = *value;
         } else {
-            if (!whole || !(*value >= 0 && *value <= 1e15))
-                return Error{"iterations: is a whole number from 0 (not known) to 1000000000000000"};
+            if (!whole || !(*value >= 0 && *value <= static_cast<double>(kIterationsMax))) return Error{kBadIterations};
             made.iterations = static_cast<std::uint64_t>(*value);
         }
     }
     return made;
+}
+
+SetJob set_job(const JobReference& job, const Assignments& wanted) {
+    SetJob message;
+    message.job = job;
+    if (wanted.priority) message.fields |= SetJob::kPriority;
+    if (wanted.weight) message.fields |= SetJob::kWeight;
+    if (wanted.iterations) message.fields |= SetJob::kIterations;
+    message.priority = wanted.priority.value_or(message.priority);
+    message.weight = wanted.weight.value_or(message.weight);
+    message.iterations = wanted.iterations.value_or(message.iterations);
+    return message;
+}
+
+Result<Assignments> assignments_in(const SetJob& message) {
+    Assignments wanted;
+    if (message.fields & SetJob::kPriority) wanted.priority = message.priority;
+    if (message.fields & SetJob::kWeight) wanted.weight = message.weight;
+    if (message.fields & SetJob::kIterations) wanted.iterations = message.iterations;
+    if (!wanted.priority && !wanted.weight && !wanted.iterations) return Error{kNothingToSet};
+    const std::int32_t priority = wanted.priority.value_or(0);
+    if (priority < -kPriorityMax || priority > kPriorityMax) return Error{kBadPriority};
+    if (wanted.weight && !is_weight(*wanted.weight)) return Error{kBadWeight};
+    if (wanted.iterations.value_or(0) > kIterationsMax) return Error{kBadIterations};
+    return wanted;
 }
 
 }  // namespace salus::wire

@@ -1,5 +1,8 @@
 #include "wire/assignments.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace salus::wire {
@@ -35,6 +38,43 @@ TEST(Assignments, WhatMakesNoSenseIsRefusedWithTheRange) {
         ASSERT_FALSE(made) << row.says;
         EXPECT_EQ(made.error(), row.says);
     }
+}
+
+TEST(Assignments, TravelInAMessage) {
+    for (const std::vector<std::string_view>& words :
+         {std::vector<std::string_view>{"priority=-5", "weight=0.5", "iterations=100"}, {"weight=2"}, {"iterations=0"}}) {
+        const Assignments wanted = parse_assignments(words).value();
+        const Result<Assignments> arrived = assignments_in(set_job({3, {}}, wanted));
+        ASSERT_TRUE(arrived) << arrived.error();
+        EXPECT_EQ(arrived.value().priority, wanted.priority);
+        EXPECT_EQ(arrived.value().weight, wanted.weight);
+        EXPECT_EQ(arrived.value().iterations, wanted.iterations);
+    }
+}
+
+TEST(Assignments, AMessageIsNotBelieved) {
+    const auto refusal = [](SetJob message) {
+        const Result<Assignments> wanted = assignments_in(message);
+        return wanted ? "" : wanted.error();
+    };
+    SetJob message;
+    EXPECT_EQ(refusal(message), "set what? priority=N, weight=X or iterations=N");
+    message.fields = SetJob::kPriority | SetJob::kWeight | SetJob::kIterations;
+    EXPECT_EQ(refusal(message), "");
+    for (const std::int32_t priority : {kPriorityMax + 1, -kPriorityMax - 1, std::numeric_limits<std::int32_t>::min()}) {
+        message.priority = priority;
+        EXPECT_EQ(refusal(message), "priority: is a whole number from -1000000 to 1000000");
+    }
+    message.priority = 0;
+    for (const double weight : {0.0, -1.0, 1e-300, 1e7, std::nan(""), std::numeric_limits<double>::infinity()}) {
+        message.weight = weight;
+        EXPECT_EQ(refusal(message), "weight: is from 0.000001 to 1000000");
+    }
+    message.weight = 1;
+    message.iterations = kIterationsMax + 1;
+    EXPECT_EQ(refusal(message), "iterations: is a whole number from 0 (not known) to 1000000000000000");
+    message.fields = SetJob::kPriority;
+    EXPECT_EQ(refusal(message), "") << "what is not to be set may be anything";
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ bool text_is_clean(const T& message) {
         return clean(message.device) && clean(message.gpu);
     } else if constexpr (requires { message.name; }) return clean(message.name);
     else if constexpr (requires { message.why; }) return clean(message.why);
-    else if constexpr (requires { message.line; }) return clean(message.line);
+    else if constexpr (requires { message.job.name; }) return clean(message.job.name);
     else return true;
 }
 
@@ -68,6 +68,19 @@ Packet encode(const Message& message) {
         },
         message);
     return packet;
+}
+
+Message message_of(const Command& command) {
+    return std::visit([](const auto& body) { return Message(body); }, command);
+}
+
+std::optional<Command> command_in(const Message& message) {
+    return std::visit(
+        [](const auto& body) -> std::optional<Command> {
+            if constexpr (std::is_constructible_v<Command, decltype(body)>) return body;
+            else return std::nullopt;
+        },
+        message);
 }
 
 std::uint16_t version_of(std::span<const std::byte> packet) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::uint16_t kVersion = 3;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -176,10 +177,56 @@ struct Ended {
     std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
     std::uint64_t took_ns = 0;  ///< services may have come and gone: only `salus run` has seen all of it
 };
-/// `verb` and its argument, as typed: "ps", "policy srtf", "set 3 priority=5".
-struct Command {
-    static constexpr std::uint16_t kType = 42;
-    Text<384> line;
+// Commands: one to a connection or several, each is answered by Answer.
+
+/// A job, by its number or by its name, which only one job that the peer may control must have.
+struct JobReference {
+    std::uint32_t number = 0;  ///< 0: by name
+    Text<64> name;
+};
+/// Answered by the status, as JSON (status/status.h).
+struct AskStatus {
+    static constexpr std::uint16_t kType = 50;
+};
+/// Answered by {}, or by {"note": one line for the user}.
+struct SetPolicy {
+    static constexpr std::uint16_t kType = 51;
+    Text<32> name;
+};
+/// The trace is on disk when this is answered, by the status's part about it.
+struct FlushTrace {
+    static constexpr std::uint16_t kType = 52;
+};
+struct StopService {
+    static constexpr std::uint16_t kType = 53;
+    std::uint32_t even_with_jobs = 0;
+};
+struct MayStart {
+    static constexpr std::uint16_t kType = 54;
+    JobReference job;
+};
+struct PauseJob {
+    static constexpr std::uint16_t kType = 55;
+    JobReference job;
+};
+struct ResumeJob {
+    static constexpr std::uint16_t kType = 56;
+    JobReference job;
+};
+struct KillJob {
+    static constexpr std::uint16_t kType = 57;
+    JobReference job;
+    std::uint32_t at_once = 0;  ///< by SIGKILL, not SIGTERM
+};
+/// Only the fields that `fields` names count. wire/assignments.h reads and writes them.
+struct SetJob {
+    static constexpr std::uint16_t kType = 58;
+    enum Field : std::uint32_t { kPriority = 1, kWeight = 2, kIterations = 4 };
+    JobReference job;
+    std::uint32_t fields = 0;
+    std::int32_t priority = 0;
+    double weight = 1;
+    std::uint64_t iterations = 0;  ///< 0: not known
 };
 /// A descriptor comes along: a file with the answer, JSON, or one line of why not.
 struct Answer {
@@ -188,9 +235,17 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
-                             LanePieces, MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running,
-                             Waits, Ended, Command, Answer>;
+using Message =
+    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces,
+                 MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Waits, Ended, AskStatus,
+                 SetPolicy, FlushTrace, StopService, MayStart, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
+
+/// What the command line may ask, by itself or for its user.
+using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, MayStart, PauseJob, ResumeJob, KillJob, SetJob>;
+
+Message message_of(const Command& command);
+/// Nothing: it is no command.
+std::optional<Command> command_in(const Message& message);
 
 using Packet = std::array<std::byte, kMessageSize>;
 

@@ -47,7 +47,17 @@ auto fields(const Run& m) {
 auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps)); }
 auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
-auto fields(const Command& m) { return std::tuple(shown(m.line)); }
+auto fields(const AskStatus&) { return std::tuple(); }
+auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
+auto fields(const FlushTrace&) { return std::tuple(); }
+auto fields(const StopService& m) { return std::tuple(m.even_with_jobs); }
+auto fields(const MayStart& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const ResumeJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const KillJob& m) { return std::tuple(m.job.number, shown(m.job.name), m.at_once); }
+auto fields(const SetJob& m) {
+    return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations);
+}
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
 /// One of each, with no field at its default.
@@ -71,6 +81,7 @@ std::vector<Message> examples() {
     run.command_key = kLarge;
     run.program_key = kLarge + 1;
     run.command = Text<160>("python train.py --lr 0.1");
+    const JobReference job{3, Text<64>("söze")};
     return {attach,
             Acknowledge{1, 0xfffffff0u},
             PagedOut{},
@@ -94,7 +105,15 @@ std::vector<Message> examples() {
             Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps")},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Ended{-9, kLarge},
-            Command{Text<384>("set 3 priority=5")},
+            AskStatus{},
+            SetPolicy{Text<32>("srtf")},
+            FlushTrace{},
+            StopService{1},
+            MayStart{job},
+            PauseJob{job},
+            ResumeJob{job},
+            KillJob{job, 1},
+            SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge},
             Answer{1, kLarge}};
 }
 
@@ -173,7 +192,7 @@ TEST(Messages, OfAnotherVersionSaySo) {
     Packet packet = encode(Leave{});
     const std::uint16_t next = kVersion + 1;
     std::memcpy(packet.data() + kVersionAt, &next, sizeof next);
-    EXPECT_EQ(fault_in(packet), "speaks protocol version 3, not 2");
+    EXPECT_EQ(fault_in(packet), "speaks protocol version " + std::to_string(next) + ", not " + std::to_string(kVersion));
     EXPECT_EQ(version_of(packet), next);
 }
 
@@ -189,6 +208,17 @@ TEST(Messages, OfUnknownTypeAreNone) {
         if (fault_in(packet) == "unknown message type " + std::to_string(type)) ++unknown;
     }
     EXPECT_EQ(unknown, 0x10000 - known.size());
+}
+
+TEST(Messages, CommandsAreMessagesAndNoOthersAre) {
+    std::size_t commands = 0;
+    for (const Message& message : examples()) {
+        const std::optional<Command> command = command_in(message);
+        if (!command) continue;
+        ++commands;
+        EXPECT_TRUE(same(message_of(*command), message)) << type_of(message);
+    }
+    EXPECT_EQ(commands, std::variant_size_v<Command>);
 }
 
 // ------------------------------------------------------------------------------------------------------------------ text
@@ -208,11 +238,21 @@ struct Place {
     std::size_t size;
 };
 std::vector<Place> texts() {
-    return {{Attach{}, kBodyAt + offsetof(Attach, name), 64}, {Sorry{}, kBodyAt + offsetof(Sorry, why), 256},
-            {Run{}, kBodyAt + offsetof(Run, name), 64},       {Run{}, kBodyAt + offsetof(Run, log), 256},
-            {Run{}, kBodyAt + offsetof(Run, command), 160},   {Command{}, kBodyAt + offsetof(Command, line), 384},
-            {Waits{}, kBodyAt + offsetof(Waits, state), 16},  {Waits{}, kBodyAt + offsetof(Waits, reason), 32},
-            {Waits{}, kBodyAt + offsetof(Waits, behind), 64}};
+    constexpr std::size_t kNameAt = offsetof(JobReference, name);
+    return {{Attach{}, kBodyAt + offsetof(Attach, name), 64},
+            {Sorry{}, kBodyAt + offsetof(Sorry, why), 256},
+            {Run{}, kBodyAt + offsetof(Run, name), 64},
+            {Run{}, kBodyAt + offsetof(Run, log), 256},
+            {Run{}, kBodyAt + offsetof(Run, command), 160},
+            {SetPolicy{}, kBodyAt + offsetof(SetPolicy, name), 32},
+            {Waits{}, kBodyAt + offsetof(Waits, state), 16},
+            {Waits{}, kBodyAt + offsetof(Waits, reason), 32},
+            {Waits{}, kBodyAt + offsetof(Waits, behind), 64},
+            {PauseJob{}, kBodyAt + offsetof(PauseJob, job) + kNameAt, 64},
+            {MayStart{}, kBodyAt + offsetof(MayStart, job) + kNameAt, 64},
+            {ResumeJob{}, kBodyAt + offsetof(ResumeJob, job) + kNameAt, 64},
+            {KillJob{}, kBodyAt + offsetof(KillJob, job) + kNameAt, 64},
+            {SetJob{}, kBodyAt + offsetof(SetJob, job) + kNameAt, 64}};
 }
 
 TEST(Messages, TextWithoutAnEndIsNone) {
@@ -240,11 +280,11 @@ TEST(Messages, TextWithControlCharactersIsNone) {
 }
 
 TEST(Messages, WhatIsBehindTheEndOfATextDoesNotCount) {
-    Packet packet = encode(Command{Text<384>("ps")});
+    Packet packet = encode(SetPolicy{Text<32>("rr")});
     packet[kBodyAt + 3] = std::byte{'\n'};
     const Result<Message> decoded = decode(packet);
     ASSERT_TRUE(decoded.ok());
-    EXPECT_EQ(std::get<Command>(decoded.value()).line.view(), "ps");
+    EXPECT_EQ(std::get<SetPolicy>(decoded.value()).name.view(), "rr");
 }
 
 // ------------------------------------------------------------------------------------------------------------- at random
@@ -274,6 +314,7 @@ TEST(Messages, OfAnyBytesDecodeTellsOrKeepsThem) {
             attach && (attach->weight != attach->weight || attach->occupancy != attach->occupancy)) {
             continue;
         }
+        if (const auto* set = std::get_if<SetJob>(&decoded.value()); set && set->weight != set->weight) continue;
         ASSERT_TRUE(same(decoded.value(), again.value()));
     }
     EXPECT_GT(decoded_ones, 5000u);

@@ -1,0 +1,66 @@
+#include "service/jobs.h"
+
+#include <gtest/gtest.h>
+
+namespace salus::service {
+namespace {
+
+constexpr unsigned kUser = 1000, kOther = 1001;
+
+os::Peer peer_of(unsigned uid) {
+    os::Peer peer;
+    peer.uid = uid;
+    return peer;
+}
+wire::JobReference number(std::uint32_t id) { return {id, {}}; }
+wire::JobReference name(std::string_view text) { return {0, wire::Text<64>(text)}; }
+
+TEST(Jobs, AreNumberedFromOne) {
+    Jobs jobs;
+    EXPECT_EQ(jobs.add(0, "a", kUser, Instant{5}).id, 1u);
+    EXPECT_EQ(jobs.add(0, "b", kUser, Instant{6}).id, 2u);
+    EXPECT_EQ(jobs.at(1).name, "a");
+    EXPECT_EQ(jobs.at(1).started, Instant{5});
+}
+
+TEST(Jobs, KeepTheNumberOfTheLastService) {
+    Jobs jobs;
+    EXPECT_EQ(jobs.add(7, "a", kUser, {}).id, 7u);
+    EXPECT_EQ(&jobs.add(7, "client", kUser, {}), jobs.find(7)) << "it is the same job";
+    EXPECT_EQ(jobs.at(7).name, "a");
+    EXPECT_EQ(jobs.add(7, "b", kOther, {}).id, 8u) << "which is another user's";
+    EXPECT_EQ(jobs.add(4'000'000'000, "c", kUser, {}).id, 9u) << "no service gave that number";
+    EXPECT_EQ(jobs.size(), 3u);
+}
+
+TEST(Jobs, AreFoundByNumberOrByTheirOnlyName) {
+    Jobs jobs;
+    jobs.add(0, "a", kUser, {});
+    jobs.add(0, "a", kUser, {});
+    jobs.add(0, "2", kUser, {});
+    const auto found = [&](const wire::JobReference& which, unsigned uid = kUser) {
+        const Result<Job*> job = jobs.named(peer_of(uid), which);
+        return job ? "job " + std::to_string(job.value()->id) : job.error();
+    };
+    EXPECT_EQ(found(number(2)), "job 2");
+    EXPECT_EQ(found(name("2")), "job 3");
+    EXPECT_EQ(found(name("a")), "there are 2 jobs named 'a'; give a number");
+    EXPECT_EQ(found(number(4)), "there is no job '4'");
+    EXPECT_EQ(found(name("b c")), "there is no job 'b c'");
+    EXPECT_EQ(found(name("")), "there is no job ''");
+    EXPECT_EQ(found(number(2), kOther), "job 2 is another user's");
+    EXPECT_EQ(found(number(2), 0), "job 2");
+}
+
+TEST(Jobs, GoWhenTheyHaveNeitherRunnerNorClients) {
+    Jobs jobs;
+    for (int i = 0; i < 3; ++i) jobs.add(0, "a", kUser, {});
+    jobs.at(1).runner_pid = 42;
+    jobs.drop_ended([](const Job& job) { return job.id == 2; });
+    EXPECT_TRUE(jobs.find(1) && jobs.find(2));
+    EXPECT_FALSE(jobs.find(3));
+    EXPECT_EQ(jobs.add(0, "a", kUser, {}).id, 4u) << "numbers are not given again";
+}
+
+}  // namespace
+}  // namespace salus::service
