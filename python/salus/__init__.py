@@ -10,5 +10,3 @@ script imports torch:
     boundaries.py             where iterations begin and end: pure, knows no torch
     torch_hooks.py            tells boundaries.py what torch does
 """
-
-__version__ = "0.1.0"

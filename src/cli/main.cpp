@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/characters.h"
+#include "base/version.h"
 #include "cli/commands.h"
 
 namespace {
@@ -15,7 +16,7 @@ void say(const std::string& message) { std::fprintf(stderr, "salus: %s\n", salus
 
 int main(int argc, char** argv) {
     CLI::App program("Salus: several deep-learning jobs share one GPU.", "salus");
-    program.set_version_flag("--version", "salus 0.1.0");
+    program.set_version_flag("--version", std::string("salus ") + salus::kSalusVersion);
     program.require_subcommand(1);
     salus::cli::Action action;
     salus::cli::add_run_command(program, action);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/version.h"
 #include "os/clock.h"
 #include "os/process.h"
 #include "os/socket.h"
@@ -121,7 +122,7 @@ json Server::status() const {
     const Engine& engine = shell_->engine();
     json service;
     service["pid"] = ::getpid();
-    service["version"] = "0.1.0";
+    service["version"] = kSalusVersion;
     service["socket"] = options_.socket;
     service["state"] = options_.state;
     service["uptime_s"] = (at - started_).seconds();

@@ -2,16 +2,18 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "base/version.h"
 #include "service/log.h"
 #include "service/server.h"
 
 int main(int argc, char** argv) {
     CLI::App program("The Salus service: lets jobs share a device. Usually started by `salus run` or `salus start`.",
                      "salusd");
-    program.set_version_flag("--version", "salusd 0.1.0");
+    program.set_version_flag("--version", std::string("salusd ") + salus::kSalusVersion);
     salus::service::OptionsParser parser(program);
     salus::service::Options options;
     try {
