@@ -21,6 +21,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"policies", {"base", "core"}},
     {"shell", {"base", "core", "wire"}},
     {"sim", {"base", "core", "policies", "shell", "wire"}},
+    {"status", {"base", "core"}},
     {"os", {"base"}},
     {"wire", {"base", "os"}},
     {"device", {"base", "os", "wire"}},
@@ -28,11 +29,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"client", {"base", "os", "wire", "device", "salus"}},
     {"interpose", {"base", "os", "client"}},
     {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
-    {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history"}},
+    {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status"}},
     {"job", {"base", "os", "salus"}},  // salus: the public header
-    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history"}},
+    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status"}},
 };
-const std::set<std::string> kPure = {"base", "core", "policies", "shell", "sim"};
+const std::set<std::string> kPure = {"base", "core", "policies", "shell", "sim", "status"};
 
 /// What pure code has no business with: clocks, threads, files, sockets, processes, devices, the environment.
 const std::regex kImpure(

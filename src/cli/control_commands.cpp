@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/characters.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -28,6 +29,7 @@
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 #include "sim/timeline.h"
+#include "status/status.h"
 #include "wire/assignments.h"
 
 namespace salus::cli {
@@ -54,10 +56,10 @@ wire::JobReference job_called(const std::string& text) {
     return {0, name};
 }
 
-json ask_status() {
-    json status = json::parse(ask(wire::AskStatus{}), nullptr, false);
-    if (!status.is_object()) throw Failure{"the service's answer makes no sense"};
-    return status;
+Status status_or_fail() {
+    Result<Status> status = ask_status(os::default_socket());
+    if (!status) throw Failure{status.error()};
+    return std::move(status).value();
 }
 
 void set_policy(const std::string& name) {
@@ -85,9 +87,9 @@ int show_log(const std::string& which, bool follow) {
         copy_new(file.get());
         if (!follow) return 0;
         os::sleep_for(milliseconds(200));
-        const Result<std::string> answer = ask_service(os::default_socket(), wire::AskStatus{});
-        if (!answer || answer.value().find("\"" + path.value() + "\"") == std::string::npos)
-            follow = false;  // its last words
+        const Result<Status> status = ask_status(os::default_socket());
+        const auto writes_it = [&](const JobStatus& job) { return job.log == path.value(); };
+        follow = status && std::ranges::any_of(status.value().jobs, writes_it);  // else its last words come now
     }
 }
 
@@ -97,9 +99,9 @@ std::string read_trace() {
     std::string current = os::default_state_directory() + "/trace";
     std::string previous = current + ".previous";
     if (const Result<std::string> answer = ask_service(os::default_socket(), wire::FlushTrace{})) {
-        const json paths = json::parse(answer.value(), nullptr, false);
-        current = paths.value("path", current);
-        previous = paths.value("previous", previous);
+        const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
+        if (!trace.path.empty()) current = trace.path;
+        if (!trace.previous.empty()) previous = trace.previous;
     }
     std::string text;
     if (std::filesystem::exists(previous)) {
@@ -178,8 +180,8 @@ void add_control_commands(CLI::App& program, Action& action) {
     CLI::App* ps = add("ps", "List jobs");
     ps->add_flag("--json", v->json, "Print JSON");
     on(ps, [v] {
-        const json status = ask_status();
-        fmt::print("{}", v->json ? json_text(status["jobs"]) : format_ps(status));
+        const Status answer = status_or_fail();
+        fmt::print("{}", v->json ? json_text(to_json(answer.jobs)) : format_ps(answer));
         return 0;
     });
 
@@ -188,21 +190,21 @@ void add_control_commands(CLI::App& program, Action& action) {
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval: is from 0.1 to 60 seconds"};
         const std::string socket = os::default_socket();
-        return run_top([socket] { return ask_service(socket, wire::AskStatus{}); }, v->interval_s);
+        return run_top([socket] { return ask_status(socket); }, v->interval_s);
     });
 
     CLI::App* status = add("status", "Show how the service is");
     status->add_flag("--json", v->json, "Print JSON");
     on(status, [v] {
-        const json answer = ask_status();
-        fmt::print("{}", v->json ? json_text(answer) : format_status(answer));
+        const Status answer = status_or_fail();
+        fmt::print("{}", v->json ? json_text(to_json(answer)) : format_status(answer));
         return 0;
     });
 
     CLI::App* policy = add("policy", "Show the policy, or switch to another");
     policy->add_option("name", v->text, "fifo, srtf, las, fair, rr, priority or pack");
     on(policy, [v] {
-        if (v->text.empty()) fmt::print("{}\n", text_in(part_of(ask_status(), "service"), "policy"));
+        if (v->text.empty()) fmt::print("{}\n", printable(status_or_fail().service.policy));
         else set_policy(v->text);
         return 0;
     });

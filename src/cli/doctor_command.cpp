@@ -142,12 +142,11 @@ Finding adaptor() {
 
 Finding service() {
     const std::string socket = os::default_socket();
-    const Result<std::string> answer = ask_service(socket, wire::AskStatus{});
+    const Result<Status> answer = ask_status(socket);
     if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
-    const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
-    const nlohmann::json& about = status["service"];
+    const Status& status = answer.value();
     return {"service", true,
-            fmt::format("runs at {}, policy {}, {} jobs", socket, about.value("policy", "?"), status["jobs"].size())};
+            fmt::format("runs at {}, policy {}, {} jobs", socket, status.service.policy, status.jobs.size())};
 }
 
 int examine(bool as_json) {

@@ -7,13 +7,11 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/history_view.h"
 #include "cli/service_link.h"
-#include "cli/status_view.h"
 #include "history/store.h"
 #include "os/clock.h"
 #include "os/places.h"
@@ -33,10 +31,8 @@ struct HistoryArguments {
 /// Of the service that runs, else of the one that would.
 std::string history_file() {
     std::string state = os::default_state_directory();
-    if (const Result<std::string> answer = ask_service(os::default_socket(), wire::AskStatus{})) {
-        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
-        if (const std::string told = text_in(part_of(status, "service"), "state"); !told.empty()) state = told;
-    }
+    const Result<Status> status = ask_status(os::default_socket());
+    if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
     return state + "/" + history::kFileName;
 }
 

@@ -15,7 +15,6 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/files.h"
@@ -180,11 +179,10 @@ public:
 
     /// What jobs have to be told of the device; `salus run` would have.
     bool learn_place() {
-        const Result<std::string> answer = ask_service(socket_, wire::AskStatus{});
-        const nlohmann::json status = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
-        if (!status.is_object() || !status.contains("service")) return true;
-        const nlohmann::json& service = status["service"];
-        place_ = {service.value("device", ""), service.value("gpu", ""), service.value("mps", "")};
+        const Result<Status> status = ask_status(socket_);
+        if (!status) return true;
+        const ServiceStatus& service = status.value().service;
+        place_ = {service.device, service.gpu, service.mps};
         return true;
     }
 
@@ -246,11 +244,10 @@ public:
     Instant ended(std::size_t index) const { return ended_.at(index); }
 
     std::uint64_t iterations_of_running() const {
-        const Result<std::string> answer = ask_service(socket_, wire::AskStatus{});
-        if (!answer) return 0;
-        const nlohmann::json status = nlohmann::json::parse(answer.value(), nullptr, false);
+        const Result<Status> status = ask_status(socket_);
+        if (!status) return 0;
         std::uint64_t sum = 0;
-        for (const nlohmann::json& row : status["jobs"]) sum += row.value("iterations", std::uint64_t{0});
+        for (const JobStatus& job : status.value().jobs) sum += job.activity ? job.activity->iterations : 0;
         return sum;
     }
 

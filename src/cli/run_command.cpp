@@ -263,10 +263,10 @@ private:
         if (received.kind != wire::Received::Kind::kMessage) return false;
         const auto* waits = std::get_if<wire::Waits>(&received.message);
         if (!waits || told_) return true;
-        nlohmann::json row = {{"state", waits->state.view()}, {"waits_for", waits->reason.view()}};
-        if (!waits->behind.view().empty()) row["behind"] = waits->behind.view();
-        if (waits->behind_job != 0) row["behind_job"] = waits->behind_job;
-        const std::string why = wait_text(row);
+        Wait wait{wait_reason_from(waits->reason.view()), {}};
+        if (!waits->behind.view().empty() || waits->behind_job != 0)
+            wait.behind = {std::string(waits->behind.view()), waits->behind_job};
+        const std::string why = wait_text(job_state_from(waits->state.view()), wait);
         if (!why.empty()) say(arguments_.name + " " + why);
         told_ = true;
         return true;

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -42,6 +44,14 @@ Result<std::string> ask_service(const std::string& socket, const wire::Command& 
     }
     if (answer->ok == 0) return Error{text};
     return text;
+}
+
+Result<Status> ask_status(const std::string& socket) {
+    const Result<std::string> answer = ask_service(socket, wire::AskStatus{});
+    if (!answer) return Error{answer.error()};
+    const nlohmann::json document = nlohmann::json::parse(answer.value(), nullptr, false);
+    if (!document.is_object()) return Error{"the service's answer makes no sense"};
+    return status_from(document);
 }
 
 std::string own_directory() {

@@ -7,12 +7,15 @@
 
 #include "base/result.h"
 #include "os/descriptor.h"
+#include "status/status.h"
 #include "wire/framing.h"
 
 namespace salus::cli {
 
 /// One command and its answer: JSON, or an error of one line.
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
+
+Result<Status> ask_status(const std::string& socket);
 
 /// The directory of this program: the others are beside it.
 std::string own_directory();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/characters.h"
 #include "base/text.h"
@@ -16,72 +17,76 @@ namespace {
 
 using nlohmann::json;
 
-json resnet() {
-    return {{"job", 3},
-            {"client", 0},
-            {"name", "resnet50"},
-            {"pid", 4242},
-            {"user", 1000},
-            {"attached_s", 20.0},
-            {"state", "running"},
-            {"waits_for", ""},
-            {"lane", 1},
-            {"iterations", 12},
-            {"iterations_total", 100},
-            {"estimate", "stated"},
-            {"left_s", 146.7},
-            {"attained_s", 5.0},
-            {"busy_s", 4.9},
-            {"waited_s", 130.0},
-            {"waiting_now_s", 0.0},
-            {"persistent", 512ll << 20},
-            {"ephemeral", 6ll << 30}};
-}
-
-json waiting_vae() {
-    json job = resnet();
-    job.update({{"job", 4},
-                {"client", 1},
-                {"name", "vae"},
-                {"state", "waiting"},
-                {"waits_for", "turn"},
-                {"behind", "resnet50"},
-                {"behind_job", 3},
-                {"waiting_now_s", 12.0}});
-    for (const char* key : {"iterations_total", "estimate", "left_s"}) job.erase(key);
+JobStatus resnet() {
+    Activity activity;
+    activity.lane = LaneId{1};
+    activity.iterations = 12;
+    activity.length = {100, /*is_past=*/false};
+    activity.left = seconds_of(146.7);
+    activity.attained = seconds(5);
+    activity.busy = seconds_of(4.9);
+    activity.waited = seconds(130);
+    activity.persistent = mebibytes(512);
+    activity.ephemeral = gibibytes(6);
+    JobStatus job;
+    job.job = 3;
+    job.client = ClientId{0};
+    job.name = "resnet50";
+    job.pid = 4242;
+    job.user = UserId{1000};
+    job.attached = seconds(20);
+    job.state = JobState::kRunning;
+    job.activity = activity;
     return job;
 }
 
-json starting() {
-    return {{"job", 12}, {"name", "late"}, {"pid", 7}, {"user", 0}, {"state", "starting"}, {"attached_s", 0.5}};
+JobStatus waiting_vae() {
+    JobStatus job = resnet();
+    job.job = 4;
+    job.client = ClientId{1};
+    job.name = "vae";
+    job.state = JobState::kWaiting;
+    job.activity->wait = {WaitReason::kTurn, Wait::Behind{"resnet50", 3}};
+    job.activity->waiting_now = seconds(12);
+    job.activity->length.reset();
+    job.activity->left.reset();
+    return job;
 }
 
-json status_of(std::vector<json> jobs) {
-    return {{"service",
-             {{"pid", 77},
-              {"version", "0.1.0"},
-              {"socket", "/run/salus/socket"},
-              {"uptime_s", 125.0},
-              {"device", "host"},
-              {"policy", "fair"},
-              {"paging", true},
-              {"min_turn_ms", 5.0},
-              {"capacity", 16ll << 30},
-              {"reserved", 8ll << 30},
-              {"held_by_orphans", 0},
-              {"trace", {{"path", "/var/lib/salus/trace"}, {"recording", true}, {"bytes", 3 << 20}}},
-              {"statistics",
-               {{"turns", 1200},
-                {"switches", 340},
-                {"page_outs", 2},
-                {"page_ins", 1},
-                {"paged_bytes", 1ll << 30},
-                {"reserved_peak", 9ll << 30},
-                {"refusals", 0}}},
-              {"lanes",
-               {{{"lane", 1}, {"size", 6ll << 30}, {"charge", 6ll << 30}, {"holder", 0}},
-                {{"lane", 2}, {"size", 1ll << 30}, {"charge", 2ll << 30}}}}}},
-            {"jobs", jobs}};
+JobStatus starting() {
+    JobStatus job;
+    job.job = 12;
+    job.name = "late";
+    job.pid = 7;
+    job.attached = seconds_of(0.5);
+    job.state = JobState::kStarting;
+    return job;
+}
+
+Status status_of(std::vector<JobStatus> jobs) {
+    Status status;
+    ServiceStatus& service = status.service;
+    service.pid = 77;
+    service.version = "1.2.3";
+    service.socket = "/run/salus/socket";
+    service.uptime = seconds(125);
+    service.device = "host";
+    service.policy = "fair";
+    service.paging = true;
+    service.min_turn = milliseconds(5);
+    service.capacity = gibibytes(16);
+    service.reserved = gibibytes(8);
+    service.trace = {"/var/lib/salus/trace", "", true, mebibytes(3)};
+    service.statistics.turns = 1200;
+    service.statistics.switches = 340;
+    service.statistics.page_outs = 2;
+    service.statistics.page_ins = 1;
+    service.statistics.paged = gibibytes(1);
+    service.statistics.reserved_peak = gibibytes(9);
+    service.lanes = {{LaneId{1}, gibibytes(6), gibibytes(6), UserId{}, ClientId{0}},
+                     {LaneId{2}, gibibytes(1), gibibytes(2), UserId{}, kNoClient}};
+    status.jobs = std::move(jobs);
+    return status;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- ps
@@ -98,55 +103,69 @@ TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
 }
 
 TEST(FormatPs, MarksALengthThatIsFromAnEarlierRun) {
-    json job = resnet();
-    job["estimate"] = "history";
+    JobStatus job = resnet();
+    job.activity->length->is_past = true;
     EXPECT_NE(format_ps(status_of({job})).find(" 12/~100 "), std::string::npos);
-    job.erase("iterations_total");
+    job.activity->length.reset();
     EXPECT_EQ(format_ps(status_of({job})).find('~'), std::string::npos);
 }
 
 TEST(FormatPs, NoJobs) {
     EXPECT_EQ(format_ps(status_of({})), "no jobs\n");
-    EXPECT_EQ(format_ps(json::object()), "no jobs\n");
-    EXPECT_EQ(format_ps(json()), "no jobs\n");
+    EXPECT_EQ(format_ps(status_from(json::object())), "no jobs\n");
+    EXPECT_EQ(format_ps(status_from(json())), "no jobs\n");
 }
 
 TEST(FormatPs, NamesOfOthersDoNotMoveTheCursor) {
-    json job = resnet();
-    job["name"] = "a\x1b[2J\nb\xc2\x9b\x7f";
+    JobStatus job = resnet();
+    job.name = "a\x1b[2J\nb\xc2\x9b\x7f";
     EXPECT_NE(format_ps(status_of({job})).find(" a?[2J?b?? "), std::string::npos);
 }
 
 TEST(FormatPs, ColumnsStayAlignedBesideWideNames) {
-    json wide = resnet();
-    wide["name"] = "変分";
-    json accented = resnet();
-    accented["name"] = "é";
+    JobStatus wide = resnet();
+    wide.name = "変分";
+    JobStatus accented = resnet();
+    accented.name = "é";
     const std::string text = format_ps(status_of({wide, accented}));
     const auto lines = split(text, '\n');
     EXPECT_EQ(width_of(lines[1].substr(0, lines[1].find("running"))), 11);
     EXPECT_EQ(width_of(lines[2].substr(0, lines[2].find("running"))), 11);
 }
 
-TEST(FormatPs, WhatIsNotAsItShouldBeShowsAsMissing) {
-    const json whole = resnet();
-    for (const auto& [key, value] : whole.items()) {
-        for (const json& odd : {json(), json("x"), json(-1), json(1e300), json::array({1}), json::object(), json(true)}) {
-            json job = waiting_vae();
-            job[key] = odd;
-            json status = status_of({job});
-            EXPECT_FALSE(format_ps(status).empty());
-            Rates rates;
-            rates.update(status);
-            status["service"]["uptime_s"] = 126.0;
-            rates.update(status);
-            rates.of(job);
-            status["service"][key] = odd;
-            EXPECT_FALSE(format_status(status).empty());
+// A service that is a little older or newer than we are.
+TEST(FormatPs, WhatIsNotAsItShouldBeIsShownSomehow) {
+    const json whole = to_json(status_of({waiting_vae(), resnet()}));
+    const std::vector<json> odd_ones = {json(),           json("x"),      json(-1),  json(1e300),
+                                        json::array({1}), json::object(), json(true)};
+    const auto expect_text = [](const json& document) {
+        Status status = status_from(document);
+        EXPECT_FALSE(format_ps(status).empty());
+        EXPECT_FALSE(format_status(status).empty());
+        Rates rates;
+        rates.update(status);
+        status.service.uptime += seconds(1);
+        rates.update(status);
+        for (const JobStatus& job : status.jobs) rates.of(job);
+    };
+    for (const json& odd : odd_ones) {
+        for (const char* path :
+             {"/jobs/0", "/jobs/1", "/service", "/service/lanes/0", "/service/trace", "/service/statistics"}) {
+            const json::json_pointer place(path);
+            for (const auto& [key, value] : whole.at(place).items()) {
+                json document = whole;
+                document[place][key] = odd;
+                expect_text(document);
+                document[place].erase(key);
+                expect_text(document);
+            }
+            json document = whole;
+            document[place] = odd;
+            expect_text(document);
         }
+        for (const char* part : {"jobs", "service"}) expect_text({{part, odd}});
+        expect_text(odd);
     }
-    EXPECT_FALSE(format_ps({{"jobs", {1, "x", nullptr}}}).empty());
-    EXPECT_FALSE(format_status(json::array()).empty());
 }
 
 // --------------------------------------------------------------------------------------------------------- wait_text
@@ -156,8 +175,7 @@ TEST(WaitText, EveryReasonHasWordsOfItsOwn) {
     for (auto i = static_cast<unsigned>(WaitReason::kTurn); i <= static_cast<unsigned>(WaitReason::kRefused); ++i) {
         const std::string name(name_of(static_cast<WaitReason>(i)));
         ASSERT_NE(name, "?");
-        const std::string text =
-            wait_text({{"state", "waiting"}, {"waits_for", name}, {"behind", "vae"}, {"behind_job", 4}});
+        const std::string text = wait_text(JobState::kWaiting, {static_cast<WaitReason>(i), Wait::Behind{"vae", 4}});
         EXPECT_TRUE(text.starts_with("waits") || text.starts_with("is ")) << text;
         EXPECT_TRUE(name == "memory" || text != "waits for " + name) << name << " has no words";
         EXPECT_EQ(std::count(seen.begin(), seen.end(), text), 0) << text;
@@ -167,37 +185,43 @@ TEST(WaitText, EveryReasonHasWordsOfItsOwn) {
 }
 
 TEST(WaitText, NamesWhoIsInTheWay) {
-    const auto text = [](const char* reason, bool known) {
-        json job = {{"state", "waiting"}, {"waits_for", reason}};
-        if (known) job.update({{"behind", "vae"}, {"behind_job", 4}});
-        return wait_text(job);
+    const auto text = [](WaitReason reason, bool known) {
+        return wait_text(JobState::kWaiting, {reason, known ? std::optional(Wait::Behind{"vae", 4}) : std::nullopt});
     };
-    EXPECT_EQ(text("turn", true), "waits for its turn, after vae (job 4)");
-    EXPECT_EQ(text("turn", false), "waits for its turn");
-    EXPECT_EQ(text("stopped-holder", true),
+    EXPECT_EQ(text(WaitReason::kTurn, true), "waits for its turn, after vae (job 4)");
+    EXPECT_EQ(text(WaitReason::kTurn, false), "waits for its turn");
+    EXPECT_EQ(text(WaitReason::kStoppedHolder, true),
               "waits: its lane is held by vae (job 4), which does nothing inside an iteration");
-    EXPECT_EQ(text("stopped-holder", false),
+    EXPECT_EQ(text(WaitReason::kStoppedHolder, false),
               "waits: its lane is held by another job, which does nothing inside an iteration");
-    EXPECT_EQ(text("profiling", true), "waits for the first iterations of vae (job 4)");
-    EXPECT_EQ(text("profiling", false), "waits for room for its first iterations");
-    EXPECT_EQ(wait_text({{"waits_for", "turn"}, {"behind", "?"}}), "waits for its turn, after another job");
+    EXPECT_EQ(text(WaitReason::kProfiling, true), "waits for the first iterations of vae (job 4)");
+    EXPECT_EQ(text(WaitReason::kProfiling, false), "waits for room for its first iterations");
+    EXPECT_EQ(wait_text(JobState::kWaiting, {WaitReason::kTurn, Wait::Behind{"?", 0}}),
+              "waits for its turn, after another job");
 }
 
 TEST(WaitText, StatesThatSayItThemselves) {
-    EXPECT_EQ(wait_text({{"state", "running"}, {"waits_for", ""}}), "");
-    EXPECT_EQ(wait_text({{"state", "idle"}, {"waits_for", ""}}), "");
-    EXPECT_EQ(wait_text({{"state", "paused"}, {"waits_for", "paused"}}), "is paused: salus resume lets it go on");
-    EXPECT_EQ(wait_text({{"state", "stopped"}, {"waits_for", "paused"}}), "is stopped, by a signal or a debugger");
-    EXPECT_EQ(wait_text({{"state", "growing"}, {"waits_for", ""}}), "waits in mid-iteration for more memory");
-    EXPECT_EQ(wait_text({{"state", "waiting"}, {"waits_for", "godot"}}), "waits for godot");
-    EXPECT_EQ(wait_text(json()), "");
+    const Wait nothing, paused{WaitReason::kPaused, {}}, refused{WaitReason::kRefused, {}}, unknown{std::nullopt, {}};
+    EXPECT_EQ(wait_text(JobState::kRunning, nothing), "");
+    EXPECT_EQ(wait_text(JobState::kIdle, nothing), "");
+    EXPECT_EQ(wait_text(JobState::kPaused, paused), "is paused: salus resume lets it go on");
+    EXPECT_EQ(wait_text(JobState::kStopped, paused), "is stopped, by a signal or a debugger");
+    EXPECT_EQ(wait_text(JobState::kStopped, nothing), "is stopped, by a signal or a debugger");
+    EXPECT_EQ(wait_text(JobState::kWaiting, paused), "is stopped, by a signal or a debugger");
+    EXPECT_EQ(wait_text(JobState::kAsleep, nothing), "does nothing in the middle of an iteration");
+    EXPECT_EQ(wait_text(JobState::kPaused, refused), "is refused: it could never fit on the device");
+    EXPECT_EQ(wait_text(JobState::kRefused, nothing), "is refused: it could never fit on the device");
+    EXPECT_EQ(wait_text(JobState::kGrowing, nothing), "waits in mid-iteration for more memory");
+    EXPECT_EQ(wait_text(JobState::kStarting, nothing), "has not asked for the device yet");
+    EXPECT_EQ(wait_text(JobState::kWaiting, unknown), "waits, for a reason that only a newer salus knows");
+    EXPECT_EQ(wait_text(JobState::kUnknown, nothing), "");
 }
 
 // ------------------------------------------------------------------------------------------------------------ status
 
 TEST(FormatStatus, SaysHowTheServiceIs) {
     EXPECT_EQ(format_status(status_of({resnet()})),
-              "service   salusd 0.1.0, pid 77, up 2m 05s\n"
+              "service   salusd 1.2.3, pid 77, up 2m 05s\n"
               "socket    /run/salus/socket\n"
               "policy    fair, turns of 5 ms or more, paging on\n"
               "device    host\n"
@@ -211,18 +235,18 @@ TEST(FormatStatus, SaysHowTheServiceIs) {
 }
 
 TEST(FormatStatus, AGpuHasNoPaging) {
-    json status = status_of({});
-    status["service"]["device"] = "cuda";
+    Status status = status_of({});
+    status.service.device = "cuda";
     const std::string text = format_status(status);
     EXPECT_NE(text.find("policy    fair, turns of 5 ms or more, no paging on a GPU\n"), std::string::npos) << text;
 }
 
 TEST(FormatStatus, SaysWhatIsUnusual) {
-    json status = status_of({});
-    status["service"]["held_by_orphans"] = 1 << 30;
-    status["service"]["trace"]["recording"] = false;
-    status["service"]["lanes"] = json::array();
-    status["service"]["statistics"]["fallbacks"] = 1;
+    Status status = status_of({});
+    status.service.held_by_orphans = gibibytes(1);
+    status.service.trace.recording = false;
+    status.service.lanes.clear();
+    status.service.statistics.fallbacks = 1;
     const std::string text = format_status(status);
     EXPECT_NE(text.find("          1.0 GiB still held by jobs of an earlier service\n"), std::string::npos) << text;
     EXPECT_NE(text.find("lanes     none\n"), std::string::npos) << text;
@@ -234,12 +258,15 @@ TEST(FormatStatus, SaysWhatIsUnusual) {
 
 class RatesTest : public testing::Test {
 protected:
-    Rate at(double uptime_s, double iterations, double busy_s, const char* state = "running") {
-        json job = resnet();
-        job.update({{"iterations", iterations}, {"attained_s", 0.0}, {"busy_s", busy_s}, {"state", state}});
-        json status = status_of({job});
-        status["service"]["uptime_s"] = uptime_s;
-        status["service"]["statistics"]["turns"] = 10 * uptime_s;
+    Rate at(double uptime_s, std::uint64_t iterations, double busy_s, JobState state = JobState::kRunning) {
+        JobStatus job = resnet();
+        job.activity->iterations = iterations;
+        job.activity->attained = {};
+        job.activity->busy = seconds_of(busy_s);
+        job.state = state;
+        Status status = status_of({job});
+        status.service.uptime = seconds_of(uptime_s);
+        status.service.statistics.turns = static_cast<std::uint64_t>(10 * uptime_s);
         rates.update(status);
         return rates.of(job);
     }
@@ -257,7 +284,7 @@ TEST_F(RatesTest, SinceTheLastSnapshotAndOnAverageAtFirst) {
     EXPECT_DOUBLE_EQ(rates.turns_per_s().value(), 10);
     const Rate same = at(102, 52, 6);
     EXPECT_DOUBLE_EQ(same.iterations_per_s.value(), 20) << "the same snapshot again";
-    const Rate waits = at(103, 52, 6, "waiting");
+    const Rate waits = at(103, 52, 6, JobState::kWaiting);
     EXPECT_DOUBLE_EQ(waits.iterations_per_s.value(), 0);
     EXPECT_DOUBLE_EQ(waits.share.value(), 0);
 }
@@ -287,18 +314,22 @@ TEST_F(RatesTest, AnotherServiceStartsAnew) {
 }
 
 TEST(AverageRate, WhatTheServiceCountsMayBeLate) {
-    json job = resnet();
-    job.update({{"attained_s", 1.0}, {"busy_s", 19.0}});
+    JobStatus job = resnet();
+    job.activity->attained = seconds(1);
+    job.activity->busy = seconds(19);
     EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.95);
     EXPECT_DOUBLE_EQ(average_rate(job).iterations_per_s.value(), 0.6);
 }
 
 TEST(AverageRate, WhatWasDoneUnderTheLastServiceDoesNotCount) {
-    json job = resnet();
-    job.update({{"iterations", 4000}, {"busy_s", 100.0}, {"attained_s", 2.0}, {"attached_s", 5.0}});
+    JobStatus job = resnet();
+    job.attached = seconds(5);
+    job.activity->iterations = 4000;
+    job.activity->busy = seconds(100);
+    job.activity->attained = seconds(2);
     EXPECT_FALSE(average_rate(job).iterations_per_s) << "how many are new is not known";
     EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.4);
-    job["iterations_before"] = 3900;
+    job.activity->iterations_before = 3900;
     EXPECT_DOUBLE_EQ(average_rate(job).iterations_per_s.value(), 20);
     EXPECT_DOUBLE_EQ(average_rate(job).share.value(), 0.5) << "25 ms each";
 }

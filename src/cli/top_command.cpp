@@ -22,7 +22,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/characters.h"
 #include "base/check.h"
@@ -40,8 +39,7 @@
 namespace salus::cli {
 namespace {
 
-using nlohmann::json;
-using Ask = std::function<Result<std::string>()>;
+using Ask = std::function<Result<Status>()>;
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -122,7 +120,7 @@ public:
         return true;
     }
     /// Throws what `ask` threw.
-    std::optional<Result<std::string>> answer() {
+    std::optional<Result<Status>> answer() {
         std::uint64_t count = 0;
         [[maybe_unused]] const ssize_t got = ::read(shared_->ready.get(), &count, sizeof count);
         const std::lock_guard lock(shared_->mutex);
@@ -139,7 +137,7 @@ private:
         bool asked = false;
         bool ending = false;
         bool ended = false;
-        std::optional<Result<std::string>> answer;
+        std::optional<Result<Status>> answer;
         std::exception_ptr failure;
 
         void run() {
@@ -148,7 +146,7 @@ private:
                 changed.wait(lock, [&] { return asked || ending; });
                 if (ending) break;
                 lock.unlock();
-                std::optional<Result<std::string>> got;
+                std::optional<Result<Status>> got;
                 std::exception_ptr thrown;
                 try {
                     got = ask();
@@ -310,19 +308,14 @@ private:
     }
 
     void take_answer() {
-        const auto answer = asker_.answer();
+        auto answer = asker_.answer();
         if (!answer) return;
         if (!*answer) {
             trouble_ = answer->error() + "; still trying";
             return;
         }
-        json status = json::parse(answer->value(), nullptr, false);
-        if (!status.is_object()) {
-            trouble_ = "the service's answer makes no sense; still trying";
-            return;
-        }
-        rates_.update(status);
-        status_ = std::move(status);
+        status_ = std::move(*answer).value();
+        rates_.update(*status_);
         trouble_.clear();
     }
 
@@ -330,7 +323,7 @@ private:
         options_.width = terminal_.width();
         options_.height = terminal_.height();
         if (!trouble_.empty()) terminal_.show(trouble_lines(trouble_, options_));
-        else if (status_.is_object()) terminal_.show(top_lines(status_, rates_, options_));
+        else if (status_) terminal_.show(top_lines(*status_, rates_, options_));
     }
 
     /// Until there is something to do. False: the user wants no more, or the terminal is gone.
@@ -384,7 +377,7 @@ private:
     Instant asked_at_;
     TopOptions options_;
     Rates rates_;
-    json status_;
+    std::optional<Status> status_;
     std::string trouble_;
     int silences_ = 0;
 };

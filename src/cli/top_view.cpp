@@ -13,8 +13,6 @@
 namespace salus::cli {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kBarWidth = 10;
 constexpr int kNameMax = 24;
 constexpr int kWhyWhole = 44;  ///< enough for most reasons
@@ -24,29 +22,38 @@ struct Row {
     JobCells cells;
     double job, share, iterations, waited_s;
     double progress = -1;  ///< negative: not known
+    JobState state = JobState::kUnknown;
     Style style = Style::kPlain;
 };
 
-Style style_of(const std::string& state) {
-    if (state == "running") return Style::kRunning;
-    if (state == "refused") return Style::kError;
-    if (state == "paused" || state == "stopped" || state == "asleep" || state == "growing" || state == "leaving")
-        return Style::kWarning;
-    return Style::kPlain;
+Style style_of(JobState state) {
+    switch (state) {
+        case JobState::kRunning: return Style::kRunning;
+        case JobState::kRefused: return Style::kError;
+        case JobState::kPaused:
+        case JobState::kStopped:
+        case JobState::kAsleep:
+        case JobState::kGrowing:
+        case JobState::kLeaving: return Style::kWarning;
+        default: return Style::kPlain;
+    }
 }
 
-Row row_of(const json& job, const Rate& rate) {
-    Row row{cells_of(job, rate), number_in(job, "job").value_or(0), rate.share.value_or(-1),
-            rate.iterations_per_s.value_or(-1), number_in(job, "waited_s").value_or(-1)};
-    const double total = number_in(job, "iterations_total").value_or(0);
-    if (total > 0) row.progress = std::clamp(number_in(job, "iterations").value_or(0) / total, 0.0, 1.0);
-    row.style = style_of(row.cells.state);
+Row row_of(const JobStatus& job, const Rate& rate) {
+    Row row{cells_of(job, rate), static_cast<double>(job.job), rate.share.value_or(-1), rate.iterations_per_s.value_or(-1),
+            job.activity ? job.activity->waited.seconds() : -1};
+    if (job.activity && job.activity->length) {
+        const auto total = static_cast<double>(job.activity->length->iterations);
+        row.progress = std::clamp(static_cast<double>(job.activity->iterations) / total, 0.0, 1.0);
+    }
+    row.state = job.state;
+    row.style = style_of(job.state);
     return row;
 }
 
-std::vector<Row> sorted_rows(const json& status, const Rates& rates, SortKey key) {
+std::vector<Row> sorted_rows(const Status& status, const Rates& rates, SortKey key) {
     std::vector<Row> rows;
-    for (const json& job : part_of(status, "jobs")) rows.push_back(row_of(job, rates.of(job)));
+    for (const JobStatus& job : status.jobs) rows.push_back(row_of(job, rates.of(job)));
     const auto value = [&](const Row& row) {
         switch (key) {
             case SortKey::kJob: return -row.job;
@@ -88,55 +95,48 @@ private:
 
 // ------------------------------------------------------------------------------------------------------------ header
 
-Line title_line(const json& status, const std::vector<Row>& rows, const TopOptions& options) {
-    const json& service = part_of(status, "service");
-    const auto in_state = [&](const char* state) {
-        return std::count_if(rows.begin(), rows.end(), [&](const Row& row) { return row.cells.state == state; });
+Line title_line(const ServiceStatus& service, const std::vector<Row>& rows, const TopOptions& options) {
+    const auto in_state = [&](JobState state) {
+        return std::count_if(rows.begin(), rows.end(), [&](const Row& row) { return row.state == state; });
     };
     LineWriter line(options);
     line.add("Salus", Style::kBold);
-    line.add(fmt::format("   {} on {}   up {}   ", text_in(service, "policy"), text_in(service, "device"),
-                         format_seconds(number_in(service, "uptime_s").value_or(0))));
+    line.add(fmt::format("   {} on {}   up {}   ", printable(service.policy), printable(service.device),
+                         format_seconds(service.uptime.seconds())));
     line.add(fmt::format("{} jobs", rows.size()), Style::kBold);
-    line.add(fmt::format(": {} running, {} waiting", in_state("running"), in_state("waiting")));
+    line.add(fmt::format(": {} running, {} waiting", in_state(JobState::kRunning), in_state(JobState::kWaiting)));
     return std::move(line).take();
 }
 
-Line memory_line(const json& service, const TopOptions& options) {
-    const Bytes reserved = bytes_in(service, "reserved").value_or(Bytes{});
-    const Bytes capacity = bytes_in(service, "capacity").value_or(Bytes{});
-    const double share = capacity.count > 0 ? reserved.mib() / capacity.mib() : 0;
+Line memory_line(const ServiceStatus& service, const TopOptions& options) {
+    const double share = service.capacity.count > 0 ? service.reserved.mib() / service.capacity.mib() : 0;
     LineWriter line(options);
     line.add("memory  ");
     line.add(bar(share, std::clamp(options.width - 50, 10, 50), options.unicode), Style::kBar);
-    line.add(fmt::format(" {:3.0f} %  {} of {} reserved", 100 * share, format_bytes(reserved), format_bytes(capacity)));
+    line.add(fmt::format(" {:3.0f} %  {} of {} reserved", 100 * share, format_bytes(service.reserved),
+                         format_bytes(service.capacity)));
     return std::move(line).take();
 }
 
-Line lanes_line(const json& status, const TopOptions& options) {
-    const json& lanes = part_of(part_of(status, "service"), "lanes");
+Line lanes_line(const Status& status, const TopOptions& options) {
     LineWriter line(options);
     line.add("lanes   ");
-    if (lanes.empty()) line.add("none");
-    for (const json& lane : lanes) {
+    if (status.service.lanes.empty()) line.add("none");
+    for (const LaneStatus& lane : status.service.lanes) {
         const std::string holder = holder_text(status, lane);
-        line.add(fmt::format("{:.0f}: {} ", number_in(lane, "lane").value_or(0),
-                             format_bytes(bytes_in(lane, "size").value_or(Bytes{}))));
+        line.add(fmt::format("{}: {} ", index_of(lane.lane), format_bytes(lane.size)));
         line.add(holder.empty() ? "free" : holder, holder.empty() ? Style::kDim : Style::kRunning);
         line.add("   ");
     }
     return std::move(line).take();
 }
 
-Line turns_line(const json& service, const Rates& rates, const TopOptions& options) {
-    const json& statistics = part_of(service, "statistics");
+Line turns_line(const ServiceStatus& service, const Rates& rates, const TopOptions& options) {
     const auto per_s = [](std::optional<double> rate) { return rate ? format_rate(*rate) : "-"; };
-    const auto count = [&](const char* key) { return number_in(statistics, key).value_or(0); };
     LineWriter line(options);
-    line.add(fmt::format("turns   {}/s   switches {}/s, {:.0f} so far   page-outs {:.0f}", per_s(rates.turns_per_s()),
-                         per_s(rates.switches_per_s()), count("switches"), count("page_outs")));
-    const bool silent = part_of(service, "trace").is_object() && !flag_in(part_of(service, "trace"), "recording");
-    if (silent) line.add("   the trace is no longer recorded", Style::kWarning);
+    line.add(fmt::format("turns   {}/s   switches {}/s, {} so far   page-outs {}", per_s(rates.turns_per_s()),
+                         per_s(rates.switches_per_s()), service.statistics.switches, service.statistics.page_outs));
+    if (!service.trace.recording) line.add("   the trace is no longer recorded", Style::kWarning);
     return std::move(line).take();
 }
 
@@ -267,10 +267,10 @@ std::vector<Line> on_screen(std::vector<Line> lines, Line help, const TopOptions
 
 }  // namespace
 
-std::vector<Line> top_lines(const json& status, const Rates& rates, TopOptions& options) {
+std::vector<Line> top_lines(const Status& status, const Rates& rates, TopOptions& options) {
     const std::vector<Row> rows = sorted_rows(status, rates, options.sort);
-    const json& service = part_of(status, "service");
-    std::vector<Line> lines = {title_line(status, rows, options),
+    const ServiceStatus& service = status.service;
+    std::vector<Line> lines = {title_line(service, rows, options),
                                memory_line(service, options),
                                lanes_line(status, options),
                                turns_line(service, rates, options),

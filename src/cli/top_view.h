@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/status_view.h"
 
 namespace salus::cli {
@@ -30,7 +28,7 @@ struct TopOptions {
 };
 
 /// No more lines than the screen has, none wider than it is. The last line is the help, at the bottom of the screen.
-std::vector<Line> top_lines(const nlohmann::json& status, const Rates& rates, TopOptions& options);
+std::vector<Line> top_lines(const Status& status, const Rates& rates, TopOptions& options);
 
 /// The same when there is nothing to show but why.
 std::vector<Line> trouble_lines(const std::string& why, const TopOptions& options);

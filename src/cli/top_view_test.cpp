@@ -10,41 +10,45 @@
 namespace salus::cli {
 namespace {
 
-using nlohmann::json;
-
-json job_of(int id, const std::string& name, const char* state, double iterations) {
-    json job = {{"job", id},
-                {"client", id},
-                {"name", name},
-                {"state", state},
-                {"waits_for", ""},
-                {"lane", 0},
-                {"attached_s", 10.0},
-                {"iterations", iterations},
-                {"attained_s", iterations / 100},
-                {"busy_s", iterations / 100},
-                {"waited_s", 10.0 * (id % 3)},
-                {"waiting_now_s", 0.0},
-                {"persistent", 64 << 20},
-                {"ephemeral", 256 << 20}};
-    if (std::string_view(state) == "waiting") job.update({{"waits_for", "turn"}, {"behind", "vae"}, {"behind_job", 1}});
+JobStatus job_of(std::uint32_t id, const std::string& name, JobState state, std::uint64_t iterations) {
+    Activity activity;
+    activity.lane = LaneId{0};
+    activity.iterations = iterations;
+    activity.attained = activity.busy = milliseconds(10) * static_cast<std::int64_t>(iterations);
+    activity.waited = seconds(10 * (id % 3));
+    activity.persistent = mebibytes(64);
+    activity.ephemeral = mebibytes(256);
+    if (state == JobState::kWaiting) activity.wait = {WaitReason::kTurn, Wait::Behind{"vae", 1}};
+    JobStatus job;
+    job.job = id;
+    job.client = ClientId{id};
+    job.name = name;
+    job.state = state;
+    job.attached = seconds(10);
+    job.activity = activity;
     return job;
 }
 
-json status_of(int jobs) {
-    json status = {{"service",
-                    {{"uptime_s", 60.0},
-                     {"device", "host"},
-                     {"policy", "fair"},
-                     {"capacity", 4ll << 30},
-                     {"reserved", 1ll << 30},
-                     {"lanes", {{{"lane", 0}, {"size", 256 << 20}, {"holder", 1}}}},
-                     {"statistics", {{"turns", 100}, {"switches", 50}}}}},
-                   {"jobs", json::array()}};
-    for (int i = 1; i <= jobs; ++i) {
-        json job = job_of(i, i == 1 ? "vae" : "resnet" + std::to_string(i), i == 1 ? "running" : "waiting", 100.0 * (i % 4));
-        if (i % 2 == 0) job.update({{"iterations_total", 400}, {"estimate", "history"}, {"left_s", 10.0}});
-        status["jobs"].push_back(job);
+Status status_with(std::uint32_t jobs) {
+    Status status;
+    ServiceStatus& service = status.service;
+    service.uptime = seconds(60);
+    service.device = "host";
+    service.policy = "fair";
+    service.capacity = gibibytes(4);
+    service.reserved = gibibytes(1);
+    service.lanes = {{LaneId{0}, mebibytes(256), mebibytes(256), UserId{}, ClientId{1}}};
+    service.statistics.turns = 100;
+    service.statistics.switches = 50;
+    for (std::uint32_t i = 1; i <= jobs; ++i) {
+        const bool first = i == 1;
+        JobStatus job = job_of(i, first ? "vae" : "resnet" + std::to_string(i),
+                               first ? JobState::kRunning : JobState::kWaiting, 100 * (i % 4));
+        if (i % 2 == 0) {
+            job.activity->length = {400, /*is_past=*/true};
+            job.activity->left = seconds(10);
+        }
+        status.jobs.push_back(job);
     }
     return status;
 }
@@ -65,14 +69,14 @@ std::vector<std::string> text_of(const std::vector<Line>& lines, int width) {
     return out;
 }
 
-std::vector<std::string> shown(const json& status, TopOptions options) {
+std::vector<std::string> shown_on(const Status& status, TopOptions options) {
     Rates rates;
     rates.update(status);
     return text_of(top_lines(status, rates, options), options.width);
 }
 
 TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
-    const auto lines = shown(status_of(2), {.unicode = false});
+    const auto lines = shown_on(status_with(2), {.unicode = false});
     ASSERT_EQ(lines.size(), 24u);
     EXPECT_EQ(lines[0], "Salus   fair on host   up 60.0 s   2 jobs: 1 running, 1 waiting");
     EXPECT_EQ(lines[1], "memory  ########......................  25 %  1.0 GiB of 4.0 GiB reserved");
@@ -87,7 +91,7 @@ TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
 }
 
 TEST(TopView, OnAWideScreenItTakesOne) {
-    const auto lines = shown(status_of(2), {.width = 150, .height = 40});
+    const auto lines = shown_on(status_with(2), {.width = 150, .height = 40});
     ASSERT_EQ(lines.size(), 40u);
     EXPECT_EQ(lines[5],
               "JOB NAME     STATE     LANE  IT/S    LEFT SHARE        P        T  WAITED  PROGRESS               WHY");
@@ -100,7 +104,7 @@ TEST(TopView, OnAWideScreenItTakesOne) {
 TEST(TopView, RunningJobsStandOut) {
     TopOptions options;
     Rates rates;
-    const auto lines = top_lines(status_of(2), rates, options);
+    const auto lines = top_lines(status_with(2), rates, options);
     EXPECT_EQ(lines[6].front().style, Style::kRunning);
     EXPECT_EQ(lines[8].front().style, Style::kPlain);
 }
@@ -108,7 +112,7 @@ TEST(TopView, RunningJobsStandOut) {
 TEST(TopView, Sorts) {
     const auto order = [](SortKey key) {
         std::string ids;
-        const auto lines = shown(status_of(4), {.width = 150, .sort = key});
+        const auto lines = shown_on(status_with(4), {.width = 150, .sort = key});
         for (std::size_t i = 6; i < 10; ++i) ids += lines[i][2];
         return ids;
     };
@@ -120,7 +124,7 @@ TEST(TopView, Sorts) {
 
 TEST(TopView, MoreJobsThanLinesCanBeScrolled) {
     TopOptions options{.width = 100, .first = 1000};
-    const json status = status_of(30);
+    const Status status = status_with(30);
     Rates rates;
     auto lines = text_of(top_lines(status, rates, options), options.width);
     EXPECT_EQ(options.first, 13);
@@ -134,13 +138,13 @@ TEST(TopView, MoreJobsThanLinesCanBeScrolled) {
 }
 
 TEST(TopView, FitsAnyScreen) {
-    json status = status_of(9);
-    status["jobs"][3]["name"] = "a name that is much longer than there is room for, 変分法変分法変分法";
-    status["jobs"].push_back({{"job", 10}, {"state", "starting"}});
-    for (const json& what : {status, status_of(0), json::object(), json()}) {
+    Status status = status_with(9);
+    status.jobs[3].name = "a name that is much longer than there is room for, 変分法変分法変分法";
+    status.jobs.emplace_back().state = JobState::kStarting;
+    for (const Status& what : {status, status_with(0), Status{}}) {
         for (const int width : {1, 2, 10, 20, 40, 66, 79, 80, 81, 100, 120, 140, 300}) {
             for (const int height : {1, 2, 5, 6, 7, 8, 24, 60}) {
-                const auto lines = shown(what, {.width = width, .height = height});
+                const auto lines = shown_on(what, {.width = width, .height = height});
                 EXPECT_EQ(lines.size(), static_cast<std::size_t>(height));
             }
         }

@@ -3,16 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
 #include "base/version.h"
 #include "os/clock.h"
 #include "os/process.h"
 #include "os/socket.h"
 #include "policies/table.h"
+#include "service/job_status.h"
 #include "service/log.h"
 #include "service/server.h"
 #include "wire/assignments.h"
@@ -27,163 +26,62 @@ using nlohmann::json;
 constexpr Duration kLongWait = seconds(2);
 
 /// Names come from other people: bytes that are no text are replaced.
-std::string text_of(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-std::string_view state_of(const Client& client, const Session& session, control::State word) {
-    if (session.paused) return "paused";
-    if (session.stopped) return "stopped";
-    if (session.asleep) return "asleep";
-    if (client.refused) return "refused";
-    if (client.dropped || session.disconnected) return "leaving";
-    if (client.residency() == Residency::kPagingOut || client.residency() == Residency::kPagingIn) return "paging";
-    if (client.residency() == Residency::kPaged) return "paged out";
-    if (client.stalled) return "growing";
-    if (client.holds()) return word == control::State::kIdle ? "idle" : "running";
-    return client.turn() == Turn::kReady ? "waiting" : "idle";
-}
-
-/// Wall time that it still needs, as far as can be told.
-std::optional<double> left_s(const Client& client, const Session& session, Instant at) {
-    const std::uint64_t total = client.facts.iterations_total;
-    const std::uint64_t iterations = session.page->iterations;
-    const std::uint64_t done = iterations - std::min(session.iterations_before, iterations);
-    if (total == 0) return std::nullopt;
-    // Who has outrun its earlier run, or what it stated, may end at any time, or go on for long.
-    if (done > total) return std::nullopt;
-    if (done == total) return session.length_is_past ? std::nullopt : std::optional(0.0);
-    const auto left = static_cast<double>(total - done);
-    const Duration iteration =
-        session.past.iteration_time.ns > 0 ? session.past.iteration_time : client.facts.iteration_time;
-    // The first two iterations tell little of the others.
-    if (done > 2 || (done > 0 && iteration.ns == 0)) {
-        return left * (at - session.attached_at).seconds() / static_cast<double>(done);
-    }
-    return iteration.ns > 0 ? std::optional(left * iteration.seconds()) : std::nullopt;
-}
+std::string dump(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 }  // namespace
 
-json Server::describe(const Session& session, Instant at) const {
-    const Client* client = shell_->engine().find(session.id);
-    json row;
-    row["job"] = session.job;
-    row["client"] = index_of(session.id);
-    row["name"] = session.name;
-    row["pid"] = session.process.pid;
-    row["user"] = session.uid;
-    row["attached_s"] = (at - session.attached_at).seconds();
-    if (!client) return row;
-    const control::Word word = session.word();
-    const auto [reason, behind] = shell_->engine().why_waits(*client);
-    row["state"] = state_of(*client, session, word.state);
-    row["waits_for"] = reason == WaitReason::kNothing ? "" : std::string(name_of(reason));
-    if (behind != kNoClient) {
-        const auto holder = shell_->sessions().find(behind);
-        row["behind"] = holder == shell_->sessions().end() ? "?" : holder->second->name;
-        if (holder != shell_->sessions().end()) row["behind_job"] = holder->second->job;
-    }
-    if (client->lane != kNoLane) row["lane"] = index_of(client->lane);
-    const ControlPage& page = *session.page;
-    const std::uint64_t iterations = page.iterations;
-    row["iterations"] = iterations;
-    if (client->facts.iterations_total > 0) {
-        row["iterations_total"] = client->facts.iterations_total + session.iterations_before;
-        row["estimate"] = session.length_is_past ? "history" : "stated";
-    }
-    if (const auto left = left_s(*client, session, at)) row["left_s"] = *left;
-    row["busy_s"] = static_cast<double>(busy_ns_of(session, at)) * 1e-9;
-    // The engine hears of a turn that goes on only when somebody waits.
-    const std::uint64_t busy_now = busy_ns_of(session, at);
-    const double untold_s =
-        client->holds() ? static_cast<double>(busy_now - std::min(busy_now, session.busy_told_ns)) * 1e-9 : 0;
-    row["attained_s"] = client->facts.attained.seconds() + untold_s;
-    row["iterations_before"] = session.iterations_before;
-    Duration waited = session.waited;
-    if (session.waiting_since != kNever) waited += at - session.waiting_since;
-    row["waited_s"] = waited.seconds();
-    row["waiting_now_s"] = session.waiting_since == kNever ? 0.0 : (at - session.waiting_since).seconds();
-    row["persistent"] = client->facts.persistent.count;
-    row["ephemeral"] = client->facts.ephemeral.count;
-    row["private_bytes"] = page.private_bytes.load();
-    row["lane_bytes"] = page.lane_bytes.load();
-    row["missed_bytes"] = page.missed_bytes.load();
-    row["lane_peak"] = page.lane_peak.load();
-    row["evacuations"] = page.evacuations.load();
-    row["page_outs"] = page.page_outs.load();
-    row["boundaries_delayed"] = page.boundaries_delayed.load();
-    row["priority"] = client->facts.priority;
-    row["weight"] = client->facts.weight;
-    row["memory_time_gib_s"] = shell_->engine().memory_time_gib_s(*client, at);
-    return row;
+TraceStatus Server::trace_status() const {
+    const TraceFile& trace = journal_->trace();
+    return {trace.current_path(), trace.previous_path(), trace.recording(), trace.written()};
 }
 
-json Server::status() const {
-    const Instant at = os::now();
+ServiceStatus Server::service_status(Instant at) const {
     const Engine& engine = shell_->engine();
-    json service;
-    service["pid"] = ::getpid();
-    service["version"] = kSalusVersion;
-    service["socket"] = options_.socket;
-    service["state"] = options_.state;
-    service["uptime_s"] = (at - started_).seconds();
-    service["device"] = memory_->name();
-    service["gpu"] = memory_->identity();
-    service["mps"] = mps_ && offers_mps_ ? mps_->directory() : "";
-    service["policy"] = engine.policy().info.name;
-    service["paging"] = engine.options().paging;
-    service["min_turn_ms"] = engine.options().min_turn.seconds() * 1e3;
-    service["capacity"] = engine.capacity().count;
-    service["reserved"] = engine.reserved().count;
-    service["held_by_orphans"] = shell_->held_by_orphans().count;
-    service["trace"] = {{"path", journal_->trace().current_path()},
-                        {"previous", journal_->trace().previous_path()},
-                        {"recording", journal_->trace().recording()},
-                        {"bytes", journal_->trace().written().count}};
-    const Statistics& s = engine.statistics();
-    service["statistics"] = {{"turns", s.turns},
-                             {"switches", s.switches},
-                             {"yields_asked", s.yields_asked},
-                             {"revokes", s.revokes},
-                             {"admissions", s.admissions},
-                             {"refusals", s.refusals},
-                             {"denials", s.denials},
-                             {"page_outs", s.page_outs},
-                             {"page_ins", s.page_ins},
-                             {"paged_bytes", s.paged.count},
-                             {"profiling_turns", s.profiling_turns},
-                             {"lanes_opened", s.lanes_opened},
-                             {"lane_resizes", s.lane_resizes},
-                             {"rehomings", s.rehomings},
-                             {"reservations", s.reservations},
-                             {"fallbacks", s.fallbacks},
-                             {"reserved_peak", s.reserved_peak.count}};
-    service["lanes"] = json::array();
-    for (const Lane& lane : engine.lanes().all()) {
-        json row = {
-            {"lane", index_of(lane.id)}, {"size", lane.size.count}, {"charge", lane.charge.count}, {"user", lane.user}};
-        if (lane.holder != kNoClient) row["holder"] = index_of(lane.holder);
-        service["lanes"].push_back(row);
-    }
-    json rows = json::array();
+    ServiceStatus service;
+    service.pid = ::getpid();
+    service.version = kSalusVersion;
+    service.socket = options_.socket;
+    service.state_directory = options_.state;
+    service.uptime = at - started_;
+    service.device = memory_->name();
+    service.gpu = memory_->identity();
+    if (mps_ && offers_mps_) service.mps = mps_->directory();
+    service.policy = engine.policy().info.name;
+    service.paging = engine.options().paging;
+    service.min_turn = engine.options().min_turn;
+    service.capacity = engine.capacity();
+    service.reserved = engine.reserved();
+    service.held_by_orphans = shell_->held_by_orphans();
+    service.trace = trace_status();
+    service.statistics = engine.statistics();
+    for (const Lane& lane : engine.lanes().all())
+        service.lanes.push_back({lane.id, lane.size, lane.charge, lane.user, lane.holder});
+    return service;
+}
+
+Status Server::status() const {
+    const Instant at = os::now();
+    Status status;
+    status.service = service_status(at);
     for (const auto& [id, job] : jobs_) {
-        bool any = false;
+        const std::size_t before = status.jobs.size();
         for (const auto& [client, session] : shell_->sessions()) {
             if (session->job != id) continue;
-            json row = describe(*session, at);
-            row["log"] = job.log;
-            rows.push_back(row);
-            any = true;
+            status.jobs.push_back(job_status(*shell_, *session, at));
+            status.jobs.back().log = job.log;
         }
-        if (any) continue;
-        rows.push_back({{"job", id},
-                        {"name", job.name},
-                        {"pid", job.runner_pid},
-                        {"user", job.uid},
-                        {"state", "starting"},
-                        {"attached_s", (at - job.started).seconds()},
-                        {"log", job.log}});
+        if (status.jobs.size() > before) continue;
+        JobStatus starting;
+        starting.job = id;
+        starting.name = job.name;
+        starting.pid = job.runner_pid;
+        starting.user = UserId{job.uid};
+        starting.attached = at - job.started;
+        starting.state = JobState::kStarting;
+        starting.log = job.log;
+        status.jobs.push_back(starting);
     }
-    return {{"service", service}, {"jobs", rows}};
+    return status;
 }
 
 // --------------------------------------------------------------------------------------------------- what runners hear
@@ -211,12 +109,13 @@ void Server::tell_long_waits() {
         job->told_of_wait = true;
         const auto runner = connections_.find(job->runner_connection);
         if (runner == connections_.end()) continue;
-        const json row = describe(*session, at);
+        const JobStatus row = job_status(*shell_, *session, at);
+        const Wait wait = row.activity ? row.activity->wait : Wait{};
         wire::Waits waits;
-        waits.state = wire::Text<16>(row.value("state", ""));
-        waits.reason = wire::Text<32>(row.value("waits_for", ""));
-        waits.behind = wire::Text<64>(row.value("behind", ""));
-        waits.behind_job = row.value("behind_job", 0u);
+        waits.state = wire::Text<16>(name_of(row.state));
+        waits.reason = wire::Text<32>(text_of(wait.reason));
+        if (wait.behind) waits.behind = wire::Text<64>(wait.behind->name);
+        if (wait.behind) waits.behind_job = wait.behind->job;
         wire::send(runner->second.socket.get(), waits);
     }
 }
@@ -254,7 +153,7 @@ Server::Reply Server::command(const os::Peer& peer, const wire::Command& command
         command);
 }
 
-Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, text_of(status())}; }
+Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, dump(to_json(status()))}; }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner sets the policy"};
@@ -266,7 +165,7 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) 
 
 Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
     journal_->trace().flush();
-    return {true, text_of(status()["service"]["trace"])};
+    return {true, dump(to_json(trace_status()))};
 }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {
@@ -278,7 +177,7 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted
     return {};
 }
 
-Server::Reply Server::obey(Job& job, const wire::MayStart&) { return {true, text_of({{"may_start", may_start(job)}})}; }
+Server::Reply Server::obey(Job& job, const wire::MayStart&) { return {true, dump({{"may_start", may_start(job)}})}; }
 
 Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
     return for_clients_of(job, [&](Session& session) { shell_->pause(session, true); });

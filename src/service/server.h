@@ -8,8 +8,6 @@
 #include <string>
 #include <unordered_map>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/result.h"
 #include "os/descriptor.h"
 #include "os/socket.h"
@@ -19,6 +17,7 @@
 #include "service/ports.h"
 #include "service/run_history.h"
 #include "shell/shell.h"
+#include "status/status.h"
 #include "wire/framing.h"
 
 namespace salus::service {
@@ -137,8 +136,9 @@ private:
     static bool owned_by(const os::Peer& peer);
     std::vector<Session*> sessions_of(std::uint32_t job);
     Reply for_clients_of(const Job& job, const std::function<void(Session&)>& act);
-    nlohmann::json status() const;
-    nlohmann::json describe(const Session& session, Instant at) const;
+    Status status() const;
+    ServiceStatus service_status(Instant at) const;
+    TraceStatus trace_status() const;
 
     Options options_;
     os::Descriptor lock_;        ///< of the socket

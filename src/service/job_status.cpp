@@ -1,0 +1,119 @@
+#include "service/job_status.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace salus::service {
+namespace {
+
+using shell::Session;
+using shell::Shell;
+
+/// A page may say anything.
+constexpr std::int64_t within_reason(std::uint64_t figure) {
+    return static_cast<std::int64_t>(std::min(figure, std::uint64_t{std::numeric_limits<std::int64_t>::max()}));
+}
+Bytes bytes_on_page(const std::atomic<std::uint64_t>& field) { return {within_reason(field.load())}; }
+
+JobState state_of(const Client& client, const Session& session) {
+    if (session.paused) return JobState::kPaused;
+    if (session.stopped) return JobState::kStopped;
+    if (session.asleep) return JobState::kAsleep;
+    if (client.refused) return JobState::kRefused;
+    if (client.dropped || session.disconnected) return JobState::kLeaving;
+    if (client.residency() == Residency::kPagingOut || client.residency() == Residency::kPagingIn) return JobState::kPaging;
+    if (client.residency() == Residency::kPaged) return JobState::kPagedOut;
+    if (client.stalled) return JobState::kGrowing;
+    if (client.holds()) return session.word().state == control::State::kIdle ? JobState::kIdle : JobState::kRunning;
+    return client.turn() == Turn::kReady ? JobState::kWaiting : JobState::kIdle;
+}
+
+Wait wait_of(const Shell& shell, const Client& client) {
+    const auto [reason, behind] = shell.engine().why_waits(client);
+    Wait wait;
+    wait.reason = reason;
+    if (behind == kNoClient) return wait;
+    const auto holder = shell.sessions().find(behind);
+    wait.behind =
+        holder == shell.sessions().end() ? Wait::Behind{"?"} : Wait::Behind{holder->second->name, holder->second->job};
+    return wait;
+}
+
+/// More than a century is no figure to go by.
+std::optional<Duration> time_of(double seconds) {
+    constexpr double kCentury_s = 3.2e9;
+    return seconds <= kCentury_s ? std::optional(seconds_of(seconds)) : std::nullopt;
+}
+
+std::optional<Duration> time_left(const Client& client, const Session& session, Instant at) {
+    const std::uint64_t total = client.facts.iterations_total;
+    const std::uint64_t iterations = session.page->iterations;
+    const std::uint64_t done = iterations - std::min(session.iterations_before, iterations);
+    if (total == 0) return std::nullopt;
+    // Who has outrun its earlier run, or what it stated, may end at any time, or go on for long.
+    if (done > total) return std::nullopt;
+    if (done == total) return session.length_is_past ? std::nullopt : std::optional(Duration{});
+    const auto left = static_cast<double>(total - done);
+    const Duration iteration =
+        session.past.iteration_time.ns > 0 ? session.past.iteration_time : client.facts.iteration_time;
+    // The first two iterations tell little of the others.
+    if (done > 2 || (done > 0 && iteration.ns == 0))
+        return time_of(left * (at - session.attached_at).seconds() / static_cast<double>(done));
+    return iteration.ns > 0 ? time_of(left * iteration.seconds()) : std::nullopt;
+}
+
+/// The engine hears of a turn that goes on only when somebody waits.
+Duration attained_by(const Client& client, const Session& session, std::uint64_t busy_ns) {
+    const std::uint64_t untold_ns = busy_ns - std::min(busy_ns, session.busy_told_ns);
+    constexpr std::uint64_t kMost = 1ull << 62;
+    return client.facts.attained + Duration{client.holds() ? within_reason(std::min(untold_ns, kMost)) : 0};
+}
+
+Activity activity_of(const Shell& shell, const Client& client, const Session& session, Instant at) {
+    const ControlPage& page = *session.page;
+    const std::uint64_t busy_ns = shell::busy_ns_of(session, at);
+    Activity activity;
+    activity.wait = wait_of(shell, client);
+    activity.lane = client.lane;
+    activity.iterations = page.iterations;
+    activity.iterations_before = session.iterations_before;
+    if (const std::uint64_t total = client.facts.iterations_total; total > 0)
+        activity.length = {total + session.iterations_before, session.length_is_past};
+    activity.left = time_left(client, session, at);
+    activity.busy = {within_reason(busy_ns)};
+    activity.attained = attained_by(client, session, busy_ns);
+    if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
+    activity.waited = session.waited + activity.waiting_now;
+    activity.persistent = client.facts.persistent;
+    activity.ephemeral = client.facts.ephemeral;
+    activity.private_bytes = bytes_on_page(page.private_bytes);
+    activity.lane_bytes = bytes_on_page(page.lane_bytes);
+    activity.missed_bytes = bytes_on_page(page.missed_bytes);
+    activity.lane_peak = bytes_on_page(page.lane_peak);
+    activity.evacuations = page.evacuations;
+    activity.page_outs = page.page_outs;
+    activity.boundaries_delayed = page.boundaries_delayed;
+    activity.priority = client.facts.priority;
+    activity.weight = client.facts.weight;
+    activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);
+    return activity;
+}
+
+}  // namespace
+
+JobStatus job_status(const Shell& shell, const Session& session, Instant at) {
+    JobStatus row;
+    row.job = session.job;
+    row.client = session.id;
+    row.name = session.name;
+    row.pid = session.process.pid;
+    row.user = UserId{session.uid};
+    row.attached = at - session.attached_at;
+    if (const Client* client = shell.engine().find(session.id)) {
+        row.state = state_of(*client, session);
+        row.activity = activity_of(shell, *client, session, at);
+    }
+    return row;
+}
+
+}  // namespace salus::service

@@ -1,0 +1,363 @@
+#include "status/status.h"
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace salus {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::pair<JobState, std::string_view>, 12> kStates = {{{JobState::kStarting, "starting"},
+                                                                            {JobState::kRunning, "running"},
+                                                                            {JobState::kWaiting, "waiting"},
+                                                                            {JobState::kIdle, "idle"},
+                                                                            {JobState::kPaused, "paused"},
+                                                                            {JobState::kStopped, "stopped"},
+                                                                            {JobState::kAsleep, "asleep"},
+                                                                            {JobState::kRefused, "refused"},
+                                                                            {JobState::kLeaving, "leaving"},
+                                                                            {JobState::kPaging, "paging"},
+                                                                            {JobState::kPagedOut, "paged out"},
+                                                                            {JobState::kGrowing, "growing"}}};
+
+/// Longer does not fit into a Duration.
+constexpr double kLongest_s = 9e9;
+
+template <typename T>
+concept Id = std::same_as<T, ClientId> || std::same_as<T, LaneId> || std::same_as<T, UserId>;
+/// Of `kNo...`, which is left out.
+constexpr bool is_none(UserId) { return false; }
+constexpr bool is_none(ClientId id) { return id == kNoClient; }
+constexpr bool is_none(LaneId id) { return id == kNoLane; }
+
+// Note [One list of fields]
+// list() names the fields of each struct once. A Writer walks the list to make JSON, a Reader to take it apart: what the one
+// writes the other reads, by the same key and in the same unit.
+
+class Writer {
+public:
+    explicit Writer(json& object) : object_(object) { object_ = json::object(); }
+
+    template <typename T>
+    requires std::is_arithmetic_v<T>
+    void operator()(const char* key, T value) { object_[key] = value; }
+    void operator()(const char* key, const std::string& text) { object_[key] = text; }
+    void operator()(const char* key, Bytes bytes) { object_[key] = bytes.count; }
+    template <Id T>
+    void operator()(const char* key, T id) {
+        if (!is_none(id)) object_[key] = static_cast<std::uint32_t>(id);
+    }
+    void operator()(const char* key, JobState state) {
+        if (state != JobState::kUnknown) object_[key] = name_of(state);
+    }
+    void operator()(const char* key, const std::optional<WaitReason>& reason) { object_[key] = text_of(reason); }
+
+    void seconds(const char* key, Duration time) { object_[key] = time.seconds(); }
+    void seconds(const char* key, const std::optional<Duration>& time) {
+        if (time) seconds(key, *time);
+    }
+    void milliseconds(const char* key, Duration time) { object_[key] = time.seconds() * 1e3; }
+    void unless_zero(const char* key, std::uint32_t number) {
+        if (number != 0) object_[key] = number;
+    }
+    void choice(const char* key, bool value, const char* if_true, const char* if_false) {
+        object_[key] = value ? if_true : if_false;
+    }
+
+    template <typename T>
+    void part(const char* key, const T& value) {
+        Writer writer(object_[key]);
+        list(writer, value);
+    }
+    template <typename T>
+    void parts(const char* key, const std::vector<T>& values) {
+        json& array = object_[key] = json::array();
+        for (const T& value : values) {
+            Writer writer(array.emplace_back());
+            list(writer, value);
+        }
+    }
+    /// Its fields stand among ours. `key` is one that it always has.
+    template <typename T>
+    void among(const char* /*key*/, const std::optional<T>& value) {
+        if (value) list(*this, *value);
+    }
+
+private:
+    json& object_;
+};
+
+class Reader {
+public:
+    explicit Reader(const json& object) : object_(object) {}
+
+    template <std::integral T>
+    void operator()(const char* key, T& value) {
+        const json* found = find(key);
+        if (!found || !found->is_number_integer()) return;
+        if (found->is_number_unsigned()) assign(value, found->get<std::uint64_t>());
+        else assign(value, found->get<std::int64_t>());
+    }
+    void operator()(const char* key, bool& value) {
+        if (const json* found = find(key); found && found->is_boolean()) value = found->get<bool>();
+    }
+    void operator()(const char* key, double& value) { value = number(key).value_or(value); }
+    void operator()(const char* key, std::string& text) {
+        if (const json* found = find(key); found && found->is_string()) text = found->get<std::string>();
+    }
+    void operator()(const char* key, Bytes& bytes) {
+        std::int64_t count = -1;
+        (*this)(key, count);
+        if (count >= 0) bytes = {count};
+    }
+    template <Id T>
+    void operator()(const char* key, T& id) {
+        auto number = static_cast<std::uint32_t>(id);
+        (*this)(key, number);
+        id = T{number};
+    }
+    void operator()(const char* key, JobState& state) { state = job_state_from(text(key)); }
+    void operator()(const char* key, std::optional<WaitReason>& reason) { reason = wait_reason_from(text(key)); }
+
+    void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
+    void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
+    void milliseconds(const char* key, Duration& time) { time = duration(key, 1e-3).value_or(time); }
+    void unless_zero(const char* key, std::uint32_t& number) { (*this)(key, number); }
+    void choice(const char* key, bool& value, const char* if_true, const char* /*if_false*/) {
+        value = text(key) == if_true;
+    }
+
+    template <typename T>
+    void part(const char* key, T& value) {
+        static const json nothing;
+        const json* found = find(key);
+        Reader reader(found ? *found : nothing);
+        list(reader, value);
+    }
+    template <typename T>
+    void parts(const char* key, std::vector<T>& values) {
+        const json* found = find(key);
+        if (!found || !found->is_array()) return;
+        for (const json& element : *found) {
+            Reader reader(element);
+            list(reader, values.emplace_back());
+        }
+    }
+    template <typename T>
+    void among(const char* key, std::optional<T>& value) {
+        if (find(key)) list(*this, value.emplace());
+    }
+
+private:
+    const json* find(const char* key) const {
+        if (!object_.is_object()) return nullptr;
+        const auto found = object_.find(key);
+        return found == object_.end() ? nullptr : &*found;
+    }
+    template <typename T>
+    static void assign(T& value, std::integral auto number) {
+        if (std::in_range<T>(number)) value = static_cast<T>(number);
+    }
+    std::optional<double> number(const char* key) const {
+        const json* found = find(key);
+        return found && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+    }
+    std::optional<Duration> duration(const char* key, double unit_s) const {
+        const auto value = number(key);
+        if (!value || !(std::fabs(*value) * unit_s <= kLongest_s)) return std::nullopt;
+        return seconds_of(*value * unit_s);
+    }
+    std::string text(const char* key) {
+        std::string found;
+        (*this)(key, found);
+        return found;
+    }
+
+    const json& object_;
+};
+
+/// S is T, const for a Writer.
+template <typename S, typename T>
+concept Some = std::same_as<std::remove_const_t<S>, T>;
+
+template <typename Fields, Some<Wait::Behind> S>
+void list(Fields& fields, S& behind) {
+    fields("behind", behind.name);
+    fields.unless_zero("behind_job", behind.job);
+}
+
+template <typename Fields, Some<Activity::Length> S>
+void list(Fields& fields, S& length) {
+    fields("iterations_total", length.iterations);
+    fields.choice("estimate", length.is_past, "history", "stated");
+}
+
+template <typename Fields, Some<Activity> S>
+void list(Fields& fields, S& activity) {
+    fields("waits_for", activity.wait.reason);
+    fields.among("behind", activity.wait.behind);
+    fields("lane", activity.lane);
+    fields("iterations", activity.iterations);
+    fields("iterations_before", activity.iterations_before);
+    fields.among("iterations_total", activity.length);
+    fields.seconds("left_s", activity.left);
+    fields.seconds("busy_s", activity.busy);
+    fields.seconds("attained_s", activity.attained);
+    fields.seconds("waited_s", activity.waited);
+    fields.seconds("waiting_now_s", activity.waiting_now);
+    fields("persistent", activity.persistent);
+    fields("ephemeral", activity.ephemeral);
+    fields("private_bytes", activity.private_bytes);
+    fields("lane_bytes", activity.lane_bytes);
+    fields("missed_bytes", activity.missed_bytes);
+    fields("lane_peak", activity.lane_peak);
+    fields("evacuations", activity.evacuations);
+    fields("page_outs", activity.page_outs);
+    fields("boundaries_delayed", activity.boundaries_delayed);
+    fields("priority", activity.priority);
+    fields("weight", activity.weight);
+    fields("memory_time_gib_s", activity.memory_time_gib_s);
+}
+
+template <typename Fields, Some<JobStatus> S>
+void list(Fields& fields, S& job) {
+    fields("job", job.job);
+    fields("client", job.client);
+    fields("name", job.name);
+    fields("pid", job.pid);
+    fields("user", job.user);
+    fields.seconds("attached_s", job.attached);
+    fields("state", job.state);
+    fields("log", job.log);
+    fields.among("iterations", job.activity);
+}
+
+template <typename Fields, Some<LaneStatus> S>
+void list(Fields& fields, S& lane) {
+    fields("lane", lane.lane);
+    fields("size", lane.size);
+    fields("charge", lane.charge);
+    fields("user", lane.user);
+    fields("holder", lane.holder);
+}
+
+template <typename Fields, Some<TraceStatus> S>
+void list(Fields& fields, S& trace) {
+    fields("path", trace.path);
+    fields("previous", trace.previous);
+    fields("recording", trace.recording);
+    fields("bytes", trace.bytes);
+}
+
+template <typename Fields, Some<Statistics> S>
+void list(Fields& fields, S& statistics) {
+    fields("turns", statistics.turns);
+    fields("switches", statistics.switches);
+    fields("yields_asked", statistics.yields_asked);
+    fields("revokes", statistics.revokes);
+    fields("admissions", statistics.admissions);
+    fields("refusals", statistics.refusals);
+    fields("denials", statistics.denials);
+    fields("page_outs", statistics.page_outs);
+    fields("page_ins", statistics.page_ins);
+    fields("paged_bytes", statistics.paged);
+    fields("profiling_turns", statistics.profiling_turns);
+    fields("lanes_opened", statistics.lanes_opened);
+    fields("lane_resizes", statistics.lane_resizes);
+    fields("rehomings", statistics.rehomings);
+    fields("reservations", statistics.reservations);
+    fields("fallbacks", statistics.fallbacks);
+    fields("reserved_peak", statistics.reserved_peak);
+}
+
+template <typename Fields, Some<ServiceStatus> S>
+void list(Fields& fields, S& service) {
+    fields("pid", service.pid);
+    fields("version", service.version);
+    fields("socket", service.socket);
+    fields("state", service.state_directory);
+    fields.seconds("uptime_s", service.uptime);
+    fields("device", service.device);
+    fields("gpu", service.gpu);
+    fields("mps", service.mps);
+    fields("policy", service.policy);
+    fields("paging", service.paging);
+    fields.milliseconds("min_turn_ms", service.min_turn);
+    fields("capacity", service.capacity);
+    fields("reserved", service.reserved);
+    fields("held_by_orphans", service.held_by_orphans);
+    fields.part("trace", service.trace);
+    fields.part("statistics", service.statistics);
+    fields.parts("lanes", service.lanes);
+}
+
+template <typename Fields, Some<Status> S>
+void list(Fields& fields, S& status) {
+    fields.part("service", status.service);
+    fields.parts("jobs", status.jobs);
+}
+
+template <typename T>
+json written(const T& value) {
+    json document;
+    Writer writer(document);
+    list(writer, value);
+    return document;
+}
+
+template <typename T>
+T read(const json& document) {
+    T value;
+    Reader reader(document);
+    list(reader, value);
+    return value;
+}
+
+}  // namespace
+
+std::string_view name_of(JobState state) {
+    for (const auto& [known, name] : kStates) {
+        if (known == state) return name;
+    }
+    return "";
+}
+
+JobState job_state_from(std::string_view name) {
+    for (const auto& [state, known] : kStates) {
+        if (known == name) return state;
+    }
+    return JobState::kUnknown;
+}
+
+std::string_view text_of(const std::optional<WaitReason>& reason) {
+    if (!reason) return "?";
+    return *reason == WaitReason::kNothing ? "" : name_of(*reason);
+}
+
+std::optional<WaitReason> wait_reason_from(std::string_view text) {
+    for (auto i = static_cast<unsigned>(WaitReason::kNothing); i <= static_cast<unsigned>(WaitReason::kRefused); ++i) {
+        const std::optional reason = static_cast<WaitReason>(i);
+        if (text_of(reason) == text) return reason;
+    }
+    return std::nullopt;
+}
+
+json to_json(const Status& status) { return written(status); }
+json to_json(const TraceStatus& trace) { return written(trace); }
+json to_json(const std::vector<JobStatus>& jobs) {
+    json rows = json::array();
+    for (const JobStatus& job : jobs) rows.push_back(written(job));
+    return rows;
+}
+
+Status status_from(const json& document) { return read<Status>(document); }
+TraceStatus trace_status_from(const json& document) { return read<TraceStatus>(document); }
+
+}  // namespace salus

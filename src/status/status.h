@@ -1,0 +1,151 @@
+// The state of a service: what it is, its lanes, its jobs. `salus ps`, `top`, `status` and their JSON are views of it.
+//
+// The service fills it in and sends it as JSON; the command line reads that back. Units are in the names of the JSON's keys:
+// _s for seconds, _ms for milliseconds; what has neither and is an amount of memory is in bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/engine.h"
+#include "core/types.h"
+
+namespace salus {
+
+// -------------------------------------------------------------------------------------------------------------- jobs
+
+enum class JobState : std::uint8_t {
+    kUnknown,   ///< the engine does not know the client (any more), or the name is of another version
+    kStarting,  ///< none of its processes has attached yet
+    kRunning,
+    kWaiting,
+    kIdle,     ///< it wants nothing
+    kPaused,   ///< by `salus pause`
+    kStopped,  ///< by a signal or a debugger
+    kAsleep,   ///< it holds a lane in mid-iteration and does nothing
+    kRefused,  ///< it could never fit
+    kLeaving,  ///< it has hung up or was dropped; its process may still be there
+    kPaging,   ///< its memory is on the way out or in
+    kPagedOut,
+    kGrowing,  ///< it waits in mid-iteration for more memory
+};
+/// "running", "paged out"; empty for kUnknown.
+std::string_view name_of(JobState state);
+JobState job_state_from(std::string_view name);
+
+/// Why a client does not run.
+struct Wait {
+    struct Behind {
+        std::string name;       ///< "?": it has left
+        std::uint32_t job = 0;  ///< 0: not known
+    };
+    std::optional<WaitReason> reason = WaitReason::kNothing;  ///< nothing: one that this version does not know
+    std::optional<Behind> behind;                             ///< the job that it waits for
+};
+/// The name as in the JSON; empty for kNothing.
+std::string_view text_of(const std::optional<WaitReason>& reason);
+std::optional<WaitReason> wait_reason_from(std::string_view text);
+
+/// What a client has done, does and uses.
+struct Activity {
+    struct Length {
+        std::uint64_t iterations = 0;
+        bool is_past = false;  ///< it is that of an earlier run, and may be wrong; else it was stated
+    };
+    Wait wait;
+    LaneId lane = kNoLane;
+    std::uint64_t iterations = 0;
+    std::uint64_t iterations_before = 0;  ///< of them, done under an earlier service
+    std::optional<Length> length;
+    std::optional<Duration> left;  ///< wall time that it still needs, as far as can be told
+    Duration busy;                 ///< inside iterations, by its own count; earlier services included
+    Duration attained;             ///< on the device, by the engine's count
+    Duration waited;
+    Duration waiting_now;
+    Bytes persistent;
+    Bytes ephemeral;
+    Bytes private_bytes;  ///< from here on: what its page says
+    Bytes lane_bytes;
+    Bytes missed_bytes;
+    Bytes lane_peak;
+    std::uint64_t evacuations = 0;
+    std::uint64_t page_outs = 0;
+    std::uint64_t boundaries_delayed = 0;
+    int priority = 0;
+    double weight = 1;
+    double memory_time_gib_s = 0;
+};
+
+/// One client of a job, or a job that has none yet.
+struct JobStatus {
+    std::uint32_t job = 0;
+    ClientId client = kNoClient;
+    std::string name;
+    int pid = 0;  ///< of the client; of `salus run` if there is none yet
+    UserId user{};
+    Duration attached;  ///< for so long; if it is starting, since it was announced
+    JobState state = JobState::kUnknown;
+    std::string log;                   ///< path, if it was detached
+    std::optional<Activity> activity;  ///< of a client that the engine knows
+};
+
+// ----------------------------------------------------------------------------------------------------------- service
+
+struct LaneStatus {
+    LaneId lane = kNoLane;
+    Bytes size;
+    Bytes charge;
+    UserId user{};
+    ClientId holder = kNoClient;
+};
+
+struct TraceStatus {
+    std::string path;
+    std::string previous;
+    bool recording = true;
+    Bytes bytes;
+};
+
+struct ServiceStatus {
+    int pid = 0;
+    std::string version;
+    std::string socket;
+    std::string state_directory;
+    Duration uptime;
+    std::string device;
+    std::string gpu;
+    std::string mps;  ///< the directory of its pipes; empty: new jobs run without
+    std::string policy;
+    bool paging = false;
+    Duration min_turn;
+    Bytes capacity;
+    Bytes reserved;
+    Bytes held_by_orphans;
+    TraceStatus trace;
+    Statistics statistics;
+    std::vector<LaneStatus> lanes;
+};
+
+struct Status {
+    ServiceStatus service;
+    std::vector<JobStatus> jobs;
+};
+
+nlohmann::json to_json(const Status& status);
+nlohmann::json to_json(const TraceStatus& trace);
+nlohmann::json to_json(const std::vector<JobStatus>& jobs);
+
+/// Reads what to_json() wrote. A field that is missing, or is not what it should be, keeps its default: the service may be a
+/// little older or newer.
+Status status_from(const nlohmann::json& document);
+TraceStatus trace_status_from(const nlohmann::json& document);
+
+}  // namespace salus

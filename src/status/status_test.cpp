@@ -1,0 +1,152 @@
+#include "status/status.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace salus {
+namespace {
+
+using nlohmann::json;
+
+/// With no field at its default.
+Status full_status() {
+    Status status;
+    ServiceStatus& service = status.service;
+    service = {77,
+               "1.2.3",
+               "/run/socket",
+               "/state",
+               milliseconds(2500),
+               "cuda",
+               "GPU-1",
+               "/mps",
+               "fair",
+               true,
+               milliseconds(5),
+               gibibytes(4),
+               gibibytes(1),
+               mebibytes(1),
+               {"/t", "/t.previous", false, Bytes{99}},
+               {},
+               {}};
+    service.statistics = {1, 2, 3, 4, 5, 6, 7, 8, 9, Bytes{10}, 11, 12, 13, 14, 15, 16, Bytes{17}};
+    service.lanes = {{LaneId{2}, Bytes{20}, Bytes{30}, UserId{1000}, ClientId{5}},
+                     {LaneId{3}, Bytes{1}, Bytes{1}, UserId{1000}, kNoClient}};
+    Activity activity;
+    activity.wait = {WaitReason::kStoppedHolder, Wait::Behind{"vae", 4}};
+    activity.lane = LaneId{2};
+    activity.iterations = 12;
+    activity.iterations_before = 2;
+    activity.length = {100, /*is_past=*/true};
+    activity.left = milliseconds(1500);
+    activity.busy = milliseconds(250);
+    activity.attained = milliseconds(750);
+    activity.waited = seconds(3);
+    activity.waiting_now = seconds(1);
+    activity.persistent = Bytes{1};
+    activity.ephemeral = Bytes{2};
+    activity.private_bytes = Bytes{3};
+    activity.lane_bytes = Bytes{4};
+    activity.missed_bytes = Bytes{5};
+    activity.lane_peak = Bytes{6};
+    activity.evacuations = 7;
+    activity.page_outs = 8;
+    activity.boundaries_delayed = 9;
+    activity.priority = -3;
+    activity.weight = 0.5;
+    activity.memory_time_gib_s = 1.25;
+    status.jobs.push_back({3, ClientId{5}, "resnet50", 42, UserId{1000}, seconds(20), JobState::kWaiting, "/log", activity});
+    JobStatus starting;
+    starting.job = 4;
+    starting.name = "late";
+    starting.pid = 43;
+    starting.attached = milliseconds(500);
+    starting.state = JobState::kStarting;
+    status.jobs.push_back(starting);
+    return status;
+}
+
+// Users' scripts read this: keys, types and order stay as they are.
+TEST(Status, IsThisJson) {
+    EXPECT_EQ(
+        to_json(full_status()).dump(),
+        R"({"jobs":[{"attached_s":20.0,"attained_s":0.75,"behind":"vae","behind_job":4,)"
+        R"("boundaries_delayed":9,"busy_s":0.25,"client":5,"ephemeral":2,"estimate":"history","evacuations":7,)"
+        R"("iterations":12,"iterations_before":2,"iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak":6,)"
+        R"("left_s":1.5,"log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"
+        R"("persistent":1,"pid":42,"priority":-3,"private_bytes":3,"state":"waiting","user":1000,"waited_s":3.0,)"
+        R"("waiting_now_s":1.0,"waits_for":"stopped-holder","weight":0.5},)"
+        R"({"attached_s":0.5,"job":4,"log":"","name":"late","pid":43,"state":"starting","user":0}],)"
+        R"("service":{"capacity":4294967296,"device":"cuda","gpu":"GPU-1","held_by_orphans":1048576,)"
+        R"("lanes":[{"charge":30,"holder":5,"lane":2,"size":20,"user":1000},{"charge":1,"lane":3,"size":1,"user":1000}],)"
+        R"("min_turn_ms":5.0,"mps":"/mps","paging":true,"pid":77,"policy":"fair","reserved":1073741824,)"
+        R"("socket":"/run/socket","state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,)"
+        R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
+        R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak":17,"revokes":4,"switches":2,"turns":1,)"
+        R"("yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
+        R"("uptime_s":2.5,"version":"1.2.3"}})");
+}
+
+TEST(Status, ComesBackAsItWas) {
+    const json written = to_json(full_status());
+    EXPECT_EQ(to_json(status_from(written)), written);
+    EXPECT_EQ(to_json(status_from(written).jobs), written["jobs"]);
+    EXPECT_EQ(to_json(trace_status_from(written["service"]["trace"])), written["service"]["trace"]);
+    // Whatever a clock said.
+    Status status;
+    for (const std::int64_t ns : {1ll, 2'741'965ll, 458'917'914ll, 56'901'022'408ll, 86'400'000'000'123ll}) {
+        status.service.uptime = {ns};
+        EXPECT_EQ(status_from(to_json(status)).service.uptime.ns, ns);
+    }
+}
+
+TEST(Status, WhatIsNotThereIsLeftOut) {
+    Status status = full_status();
+    Activity& activity = *status.jobs[0].activity;
+    activity.wait = {};
+    activity.lane = kNoLane;
+    activity.length.reset();
+    activity.left.reset();
+    const json job = to_json(status.jobs)[0];
+    EXPECT_EQ(job["waits_for"], "");
+    for (const char* key : {"behind", "behind_job", "lane", "iterations_total", "estimate", "left_s"})
+        EXPECT_FALSE(job.contains(key)) << key;
+    activity.wait = {WaitReason::kTurn, Wait::Behind{"?", 0}};
+    EXPECT_EQ(to_json(status.jobs)[0]["behind"], "?");
+    EXPECT_FALSE(to_json(status.jobs)[0].contains("behind_job"));
+    EXPECT_EQ(to_json(std::vector<JobStatus>{}), json::array());
+}
+
+TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
+    const json whole = to_json(full_status());
+    for (const json& odd : {json(), json("x"), json(-1), json(1e300), json::array({1}), json::object(), json(true)}) {
+        const Status status =
+            status_from({{"service", {{"capacity", odd}, {"uptime_s", odd}, {"lanes", odd}}}, {"jobs", odd}});
+        EXPECT_EQ(status.service.capacity, Bytes{});
+        EXPECT_TRUE(odd == json(-1) || status.service.uptime == Duration{});
+    }
+    EXPECT_EQ(status_from({{"service", {{"pid", 5'000'000'000}}}}).service.pid, 0) << "it does not fit";
+    EXPECT_EQ(status_from({{"jobs", {{{"iterations", ~std::uint64_t{0}}}}}}).jobs[0].activity->iterations,
+              ~std::uint64_t{0});
+    EXPECT_EQ(status_from({{"jobs", {{{"state", "dancing"}}}}}).jobs[0].state, JobState::kUnknown);
+    EXPECT_FALSE(status_from({{"jobs", {{{"iterations", 1}, {"waits_for", "godot"}}}}}).jobs[0].activity->wait.reason);
+}
+
+TEST(Status, StatesAndReasonsHaveNames) {
+    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kGrowing); ++i) {
+        const auto state = static_cast<JobState>(i);
+        EXPECT_FALSE(name_of(state).empty()) << i;
+        EXPECT_EQ(job_state_from(name_of(state)), state);
+    }
+    EXPECT_EQ(job_state_from(""), JobState::kUnknown);
+    EXPECT_EQ(wait_reason_from(""), WaitReason::kNothing);
+    EXPECT_EQ(wait_reason_from("turn"), WaitReason::kTurn);
+    EXPECT_EQ(wait_reason_from("refused"), WaitReason::kRefused);
+    EXPECT_EQ(wait_reason_from("godot"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace salus
