@@ -527,7 +527,10 @@ bool mps_is_installed() {
 
 class CudaMps : public ::testing::Test {
 protected:
-    CudaMps() : machine({"--device", "cuda", "--mps", "on"}, /*start=*/false) { add_gpu(machine, {}); }
+    explicit CudaMps(const Words& options = {"--mps", "on"})
+        : machine(Words{"--device", "cuda"} + options, /*start=*/false) {
+        add_gpu(machine, {});
+    }
     ~CudaMps() override { machine.salus({"stop"}).wait(); }  // it outlives one that is killed
 
     /// What a job is told of where MPS is; empty if it is not.
@@ -607,6 +610,77 @@ TEST_F(CudaMps, OneThatIsStoppedLeavesItToJobsThatAreStillThere) {
     run.wait();
     machine.salus({"stop"}).wait();  // the service that the job's runner has started in its stead
     EXPECT_TRUE(eventually([&] { return ::kill(daemon, 0) != 0; }));
+}
+
+/// A service whose policy wants no MPS, until it is switched.
+class CudaMpsOnDemand : public CudaMps {
+protected:
+    explicit CudaMpsOnDemand(const Words& options = {}) : CudaMps(Words{"--policy", "fair"} + options) {}
+
+    void start() {
+        machine.start_service();
+        EXPECT_EQ(told_to_a_job(), "");
+    }
+    /// What `salus policy` says of it.
+    std::string switch_to(const std::string& policy) {
+        Process command = machine.salus({"policy", policy});
+        EXPECT_EQ(command.wait(), 0) << command.output();
+        EXPECT_EQ(machine.status()["service"].value("policy", ""), policy);
+        return command.output();
+    }
+};
+
+TEST_F(CudaMpsOnDemand, APolicyThatRunsLanesAtOnceStartsIt) {
+    add_mps(machine);
+    start();
+    EXPECT_EQ(switch_to("pack"), "");
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    EXPECT_EQ(count_of("MPS runs in", machine.log()), 1u) << machine.log();
+    EXPECT_EQ(switch_to("fair"), "");
+    EXPECT_EQ(told_to_a_job(), "") << "who comes now needs it no more";
+    EXPECT_EQ(switch_to("pack"), "");
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    EXPECT_EQ(count_of("MPS runs in", machine.log()), 1u) << "it was still there";
+    const int daemon = std::stoi(text_of(machine.state() + "/mps/nvidia-cuda-mps-control.pid"));
+    ASSERT_EQ(::kill(daemon, SIGKILL), 0);
+    EXPECT_TRUE(eventually([&] { return count_of("MPS is gone", machine.log()) == 1; })) << "it is watched";
+    EXPECT_EQ(switch_to("pack"), "") << "it is started anew";
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+}
+
+TEST_F(CudaMpsOnDemand, JobsThatWereThereBeforeAreToldOf) {
+    add_mps(machine);
+    start();
+    const std::string runs_now = machine.path("sleeper");
+    Process run = machine.salus({"run", "--name", "sleeper", "--", "sh", "-c", ">" + runs_now + "; exec sleep 60"});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(runs_now); })) << run.output();
+    EXPECT_EQ(switch_to("pack"),
+              "salus: MPS runs from now on; jobs started before (1) take turns on the GPU until they are restarted\n");
+    EXPECT_EQ(switch_to("pack"), "") << "nothing has changed";
+    run.signal(SIGTERM);
+    run.wait();
+}
+
+TEST_F(CudaMpsOnDemand, WithoutItOneLineSaysWhy) {
+    if (mps_is_installed()) GTEST_SKIP() << "it is there";
+    start();
+    EXPECT_EQ(switch_to("pack"),
+              "salus: no MPS: MPS cannot be started: there is no nvidia-cuda-mps-control; lanes take turns on the GPU\n");
+    EXPECT_EQ(told_to_a_job(), "");
+}
+
+class CudaMpsOff : public CudaMpsOnDemand {
+protected:
+    CudaMpsOff() : CudaMpsOnDemand({"--mps", "off"}) {}
+};
+
+TEST_F(CudaMpsOff, StaysOffAndOneLineSaysWhatToDo) {
+    add_mps(machine);
+    start();
+    EXPECT_EQ(switch_to("pack"),
+              "salus: the service was started with --mps off: lanes take turns on the GPU until it is started without\n");
+    EXPECT_EQ(told_to_a_job(), "");
+    EXPECT_EQ(switch_to("srtf"), "");
 }
 
 TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {

@@ -64,7 +64,9 @@ Status status_or_fail() {
 
 void set_policy(const std::string& name) {
     find_policy_or_complain(name);
-    ask(wire::SetPolicy{wire::Text<32>(name)});
+    const json answer = json::parse(ask(wire::SetPolicy{wire::Text<32>(name)}), nullptr, false);
+    const std::string note = answer.is_object() ? answer.value("note", "") : "";
+    if (!note.empty()) std::fprintf(stderr, "salus: %s\n", printable(note).c_str());
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs

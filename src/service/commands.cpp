@@ -25,6 +25,9 @@ using nlohmann::json;
 /// How long a job waits before its user is told for what.
 constexpr Duration kLongWait = seconds(2);
 
+/// While the service waits for MPS it hands no lane over. It comes up within half a second, or hardly at all.
+constexpr MpsPatience kMpsPatienceInService = {.start = seconds(2), .quit = seconds(1), .terminate = seconds(1)};
+
 /// Names come from other people: bytes that are no text are replaced.
 std::string dump(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -160,7 +163,8 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) 
     const Policy* policy = find_policy(wanted.name.view());
     if (!policy) return {false, fmt::format("there is no policy '{}'", wanted.name.view())};
     shell_->set_policy(*policy);
-    return {};
+    const std::string note = offer_mps(kMpsPatienceInService);
+    return note.empty() ? Reply{} : Reply{true, dump({{"note", note}})};
 }
 
 Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {

@@ -18,11 +18,11 @@
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/futex.h"
-#include "os/lock.h"
 #include "os/process.h"
 #include "os/timespec.h"
 #include "os/trust.h"
 #include "service/log.h"
+#include "service/startup.h"
 
 namespace salus::service {
 namespace {
@@ -37,52 +37,6 @@ constexpr Bytes kWeightsGuess = mebibytes(128);
 constexpr Bytes kToLearn = gibibytes(1);
 constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
 constexpr Duration kStartPatience = seconds(60);
-/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
-/// will when its device has started.
-constexpr Duration kLockPatience = seconds(10);
-
-/// What an earlier service wrote is read back: roster, history, trace.
-std::optional<std::string> why_distrusted_in(const std::string& directory) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-        if (!entry.is_regular_file(error)) continue;
-        if (auto why = os::why_distrusted(entry.path().string())) return why;
-    }
-    return std::nullopt;
-}
-
-Result<os::Descriptor> lock_socket(const std::string& socket) {
-    Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
-    const auto listens = [&] { return os::connect_to(socket).ok(); };
-    if (lock && !os::take_lock(lock.value().get(), kLockPatience, listens))
-        return Error{"another service runs at " + socket};
-    return lock;
-}
-
-/// Trace, roster and history have one writer. The lock holds the path of its socket.
-Result<os::Descriptor> lock_state(const Options& options) {
-    Result<os::Descriptor> lock = os::open_lock(options.state + "/lock");
-    if (!lock) return lock;
-    const int file = lock.value().get();
-    const auto socket_of_holder = [file] {
-        std::array<char, os::kSocketPathMax> path{};
-        const ssize_t size = ::pread(file, path.data(), path.size(), 0);
-        return std::string(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    };
-    const auto listens = [&] {
-        const std::string socket = socket_of_holder();
-        return !socket.empty() && os::connect_to(socket);
-    };
-    if (!os::take_lock(file, kLockPatience, listens)) {
-        return Error{options.state + " is in use by another service, at " + socket_of_holder() +
-                     "; --state or SALUS_STATE names another directory"};
-    }
-    std::error_code error;
-    const std::string socket = std::filesystem::absolute(options.socket, error).string();
-    if (::ftruncate(file, 0) != 0 || !os::write_all_at(file, std::as_bytes(std::span(socket)), 0))
-        return Error{options.state + "/lock: " + std::strerror(errno)};
-    return lock;
-}
 
 /// The GPU, if there is one whose memory can be shared, else the host; or what was asked for.
 Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wanted) {
@@ -134,7 +88,8 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     server->lock_ = std::move(lock).value();
     server->state_lock_ = std::move(state_lock).value();
     server->made_directory_ = made.value();
-    server->start_mps();
+    server->offer_mps({});
+    server->find_mps_of_earlier_service();
     const Result<bool> listening = server->listen();
     if (!listening) return Error{listening.error()};
     return server;
@@ -170,28 +125,48 @@ Result<bool> Server::listen() {
     signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
     listener_ = std::move(socket).value();
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
-        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN) || (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))) {
+        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN)) {
         return Error{std::string("epoll: ") + std::strerror(errno)};
     }
     return true;
 }
 
-void Server::start_mps() {
+/// As the policy and --mps want it. What whoever chose the policy should know, in a line; empty: nothing.
+std::string Server::offer_mps(MpsPatience patience) {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
     const bool is_gpu = memory_->name() == "cuda";
-    const std::string directory = options_.state + "/mps";
-    const std::string gpu = memory_->identity();
-    offers_mps_ = wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu);
-    if (!offers_mps_) {
-        mps_ = is_gpu ? Mps::find(directory, gpu) : nullptr;
-        if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
-        return;
+    const auto wants = [&](MpsMode mode) { return wants_mps(mode, options_.lanes, opens_lanes ? 2 : 1, is_gpu); };
+    const bool offered = std::exchange(offers_mps_, wants(options_.mps)) && mps_;
+    if (!offers_mps_ && wants(MpsMode::kAuto))
+        return "the service was started with --mps off: lanes take turns on the GPU until it is started without";
+    if (!offers_mps_ || offered) return "";
+    if (!mps_) {
+        Result<std::unique_ptr<Mps>> started = Mps::start(mps_directory(), memory_->identity(), patience);
+        if (!started) {
+            const std::string why = fmt::format("no MPS: {}; lanes take turns on the GPU", started.error());
+            log(LogLevel::kWarning, "{}", why);
+            return why;
+        }
+        take_mps(std::move(started).value());
+        log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
     }
-    Result<std::unique_ptr<Mps>> started = Mps::start(directory, gpu);
-    if (!started) return log(LogLevel::kWarning, "no MPS: {}; lanes take turns on the GPU", started.error());
-    mps_ = std::move(started).value();
-    log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
+    const std::size_t without = jobs_.size() - jobs_.on_mps();
+    if (without == 0) return "";
+    return fmt::format("MPS runs from now on; jobs started before ({}) take turns on the GPU until they are restarted",
+                       without);
+}
+
+void Server::find_mps_of_earlier_service() {
+    if (offers_mps_ || memory_->name() != "cuda") return;
+    take_mps(Mps::find(mps_directory(), memory_->identity()));
+    if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
+}
+
+void Server::take_mps(std::unique_ptr<Mps> mps) {
+    mps_ = std::move(mps);
+    if (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))
+        log(LogLevel::kWarning, "epoll: {}; nobody will notice if MPS ends", std::strerror(errno));
 }
 
 /// Jobs that use it lose the device, and those that come now are better off without.

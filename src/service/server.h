@@ -91,7 +91,10 @@ private:
     bool is_mapped_in(int pid) const override { return memory_->is_mapped_in(pid); }
     std::optional<Usage> usage(const std::vector<int>& clients) const override;
 
-    void start_mps();
+    std::string mps_directory() const { return options_.state + "/mps"; }
+    std::string offer_mps(MpsPatience patience);
+    void find_mps_of_earlier_service();
+    void take_mps(std::unique_ptr<Mps> mps);
     void mps_is_gone();
     bool may_join_mps() const;
     bool may_start(Job& job);
@@ -151,7 +154,7 @@ private:
     os::Descriptor epoll_;
     os::Descriptor listener_;
     os::Descriptor signals_;
-    std::unique_ptr<Mps> mps_;  ///< none: it is not wanted, or failed
+    std::unique_ptr<Mps> mps_;  ///< none: it was never wanted, or failed
     bool offers_mps_ = false;   ///< to new jobs
     std::map<ConnectionId, Connection> connections_;
     Jobs jobs_;

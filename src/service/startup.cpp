@@ -1,0 +1,67 @@
+#include "service/startup.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <span>
+
+#include "os/file.h"
+#include "os/lock.h"
+#include "os/socket.h"
+#include "os/trust.h"
+
+namespace salus::service {
+namespace {
+
+/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
+/// will when its device has started.
+constexpr Duration kLockPatience = seconds(10);
+
+}  // namespace
+
+std::optional<std::string> why_distrusted_in(const std::string& directory) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+        if (!entry.is_regular_file(error)) continue;
+        if (auto why = os::why_distrusted(entry.path().string())) return why;
+    }
+    return std::nullopt;
+}
+
+Result<os::Descriptor> lock_socket(const std::string& socket) {
+    Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
+    const auto listens = [&] { return os::connect_to(socket).ok(); };
+    if (lock && !os::take_lock(lock.value().get(), kLockPatience, listens))
+        return Error{"another service runs at " + socket};
+    return lock;
+}
+
+Result<os::Descriptor> lock_state(const Options& options) {
+    Result<os::Descriptor> lock = os::open_lock(options.state + "/lock");
+    if (!lock) return lock;
+    const int file = lock.value().get();
+    const auto socket_of_holder = [file] {
+        std::array<char, os::kSocketPathMax> path{};
+        const ssize_t size = ::pread(file, path.data(), path.size(), 0);
+        return std::string(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    };
+    const auto listens = [&] {
+        const std::string socket = socket_of_holder();
+        return !socket.empty() && os::connect_to(socket);
+    };
+    if (!os::take_lock(file, kLockPatience, listens)) {
+        return Error{options.state + " is in use by another service, at " + socket_of_holder() +
+                     "; --state or SALUS_STATE names another directory"};
+    }
+    std::error_code error;
+    const std::string socket = std::filesystem::absolute(options.socket, error).string();
+    if (::ftruncate(file, 0) != 0 || !os::write_all_at(file, std::as_bytes(std::span(socket)), 0))
+        return Error{options.state + "/lock: " + std::strerror(errno)};
+    return lock;
+}
+
+}  // namespace salus::service
