@@ -54,6 +54,12 @@ std::string write_temporary(const std::string& name, const std::string& content)
     return path;
 }
 
+TEST(CommandLine, TheVersionIsThatOfTheFile) {
+    std::string version;
+    std::ifstream(SALUS_SOURCE_DIR "/VERSION") >> version;
+    EXPECT_EQ(salus_command("--version").out, "salus " + version + "\n");
+}
+
 TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
     const std::string header = "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib\n";
     const std::string bad_row = write_temporary("bad.csv", header + "a,0,10,nan,1,1\n");

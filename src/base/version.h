@@ -3,7 +3,7 @@
 
 namespace salus {
 
-/// "0.1.0".
+/// MAJOR.MINOR.PATCH.
 extern const char* const kSalusVersion;
 
 }  // namespace salus
