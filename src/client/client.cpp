@@ -472,21 +472,23 @@ bool Client::ask(Needs all) {
     if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
-    answer_ = Answer::kNone;
+    const wire::Need need = asking_.ask(all.persistent, all.ephemeral);
     lock.unlock();
-    send(wire::Need{all.persistent, all.ephemeral});
+    send(need);
     lock.lock();
     // The room is told first, and the larger lane comes after it.
+    using Outcome = attachment::Asking::Outcome;
     const auto complete = [&] {
-        if (alone_ || lost_ || answer_ == Answer::kDenied) return true;
-        return answer_ == Answer::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
+        if (alone_ || lost_ || asking_.outcome() == Outcome::kDenied) return true;
+        return asking_.outcome() == Outcome::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
     };
     while (!answered_.wait_for(lock, std::chrono::seconds(1), complete)) {
         if (!keeps_descriptors()) lost_ = true;  // no answer will come
     }
     if (lost_) return true;  // nobody to ask: the iteration must be finished
-    if (answer_ == Answer::kGiven) given_ = all;
-    return answer_ == Answer::kGiven;
+    if (asking_.outcome() != Outcome::kGiven) return false;
+    given_ = all;
+    return true;
 }
 
 void Client::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "attachment/requests.h"
 #include "base/result.h"
 #include "client/memory.h"
 #include "client/threads_inside.h"
@@ -119,14 +120,9 @@ private:
     // ---- the helper (helper.cpp) ----
     void help();
     bool handle(wire::Received received);
-    void on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces);
-    void on(const wire::MapLane& message);
-    void on(const wire::UnmapLane& message);
-    void on(const wire::Revoke& message);
-    void on(const wire::Room& message);
-    void on(const wire::Deny& message);
-    void on(const wire::PageOut& message);
-    void on(const wire::PageIn& message);
+    void serve(const wire::Message& message, std::vector<os::Descriptor> pieces);
+    bool perform(const attachment::Request& request, std::vector<os::Descriptor> pieces);
+    void on(const wire::NeedAnswer& message);
     void on(const wire::Refuse& message);
     bool end_attachment();
     bool reattach();
@@ -159,7 +155,7 @@ private:
     std::atomic<std::uint64_t> boundaries_{0};
     std::mutex ask_mutex_;
     std::condition_variable answered_;
-    enum class Answer : std::uint8_t { kNone, kGiven, kDenied } answer_ = Answer::kNone;
+    attachment::Asking asking_;
 
     std::atomic<bool> alone_{true};  ///< no turns, no lane
     std::atomic<bool> in_child_{false};
@@ -184,8 +180,7 @@ private:
     bool parked_ = false;  ///< a thread waits in begin(), and does not come out while this lock is held
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
-    std::uint32_t lane_ = 0;  ///< helper only
-    bool has_lane_ = false;
+    attachment::Requests requests_;  ///< helper only
     bool sent_away_ = false;
 };
 

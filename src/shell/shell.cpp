@@ -145,7 +145,8 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    if (session.asks) deny(session, Bytes{});  // a thread of it asks still, and nobody would answer
+    if (session.asks) deny_need(session);  // a thread of it asks still, and nobody would answer
+    session.need = 0;
     tell_progress(session);
     const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
@@ -246,12 +247,13 @@ bool Shell::message(Session& session, const wire::Message& message) {
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
         look_at_holders();
+        session.need = n->number;
+        session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // a thread asked for one that has come to its boundary meanwhile
-            deny(session, {static_cast<std::int64_t>(n->persistent + n->ephemeral)});
+            deny_need(session);
             return true;
         }
-        session.asks = true;
         feed(event::Need{id,
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});

@@ -45,7 +45,8 @@ struct Session {
     Duration cpu_seen;                      ///< its time on processors, and ...
     Instant cpu_seen_at;                    ///< ... when that was last seen to move
     bool disconnected = false;              ///< its process is, or may be, still there
-    bool asks = false;                      ///< a thread of it waits for the answer to a Need
+    std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
+    bool asks = false;                      ///< that one is not answered yet
     LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
     std::size_t pieces = 0;                 ///< ... so many pieces of
     std::optional<wire::MapLane> unmapped;  ///< what it was not told: the device had no memory for it
@@ -164,7 +165,8 @@ private:
     void renew_lane_of(const Client& client, const Session& session);
     bool map_lane(Session& session, const wire::MapLane& message);
     void map_again(Session& session);
-    void deny(Session& session, Bytes need);
+    void answer_need(Session& session, Bytes room);
+    void deny_need(Session& session);
     Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 

@@ -18,7 +18,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::uint16_t kVersion = 3;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -75,6 +75,7 @@ struct Observe {
 };
 struct Need {
     static constexpr std::uint16_t kType = 7;
+    std::uint64_t number = 0;  ///< of this client's needs; the answer carries it
     std::uint64_t persistent = 0;
     std::uint64_t ephemeral = 0;
 };
@@ -120,14 +121,11 @@ struct Revoke {
     static constexpr std::uint16_t kType = 24;
 };
 /// Answers Need.
-struct Room {
+struct NeedAnswer {
     static constexpr std::uint16_t kType = 25;
-    std::uint64_t persistent = 0;
-};
-struct Deny {
-    static constexpr std::uint16_t kType = 26;
-    std::uint64_t need = 0;
-    std::uint64_t capacity = 0;
+    std::uint64_t need = 0;        ///< its number
+    std::uint32_t given = 0;       ///< 0: it is denied
+    std::uint64_t persistent = 0;  ///< if given: the private memory that it may use, in all
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -189,7 +187,7 @@ struct Answer {
 };
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
-                             LanePieces, MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running,
+                             LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Refuse, Run, Running,
                              Waits, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;

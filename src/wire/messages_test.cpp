@@ -28,7 +28,7 @@ auto fields(const PagedOut&) { return std::tuple(); }
 auto fields(const PagedIn&) { return std::tuple(); }
 auto fields(const Unpageable& m) { return std::tuple(m.for_good); }
 auto fields(const Observe& m) { return std::tuple(m.persistent); }
-auto fields(const Need& m) { return std::tuple(m.persistent, m.ephemeral); }
+auto fields(const Need& m) { return std::tuple(m.number, m.persistent, m.ephemeral); }
 auto fields(const Leave&) { return std::tuple(); }
 auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
 auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
@@ -36,8 +36,7 @@ auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
 auto fields(const MapLane& m) { return std::tuple(m.lane, m.version, m.size); }
 auto fields(const UnmapLane& m) { return std::tuple(m.lane, m.version); }
 auto fields(const Revoke&) { return std::tuple(); }
-auto fields(const Room& m) { return std::tuple(m.persistent); }
-auto fields(const Deny& m) { return std::tuple(m.need, m.capacity); }
+auto fields(const NeedAnswer& m) { return std::tuple(m.need, m.given, m.persistent); }
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
@@ -77,7 +76,7 @@ std::vector<Message> examples() {
             PagedIn{},
             Unpageable{1},
             Observe{kLarge},
-            Need{kLarge, kLarge + 1},
+            Need{7, kLarge, kLarge + 1},
             Leave{},
             Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
             Sorry{Text<256>("another user's")},
@@ -85,8 +84,7 @@ std::vector<Message> examples() {
             MapLane{3, 4, kLarge},
             UnmapLane{3, 4},
             Revoke{},
-            Room{kLarge},
-            Deny{kLarge, kLarge + 1},
+            NeedAnswer{7, 1, kLarge},
             PageOut{},
             PageIn{},
             Refuse{kLarge, kLarge + 1},
@@ -173,7 +171,7 @@ TEST(Messages, OfAnotherVersionSaySo) {
     Packet packet = encode(Leave{});
     const std::uint16_t next = kVersion + 1;
     std::memcpy(packet.data() + kVersionAt, &next, sizeof next);
-    EXPECT_EQ(fault_in(packet), "speaks protocol version 3, not 2");
+    EXPECT_EQ(fault_in(packet), "speaks protocol version " + std::to_string(next) + ", not " + std::to_string(kVersion));
     EXPECT_EQ(version_of(packet), next);
 }
 
