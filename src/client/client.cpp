@@ -17,8 +17,7 @@
 #include <new>
 
 #include "base/text.h"
-#include "device/cuda/cuda_client_memory.h"
-#include "device/host/host_client_memory.h"
+#include "device/device.h"
 
 namespace salus::client {
 namespace {
@@ -145,15 +144,14 @@ Result<bool> Client::connect(bool again) {
     if (!memory_) {
         const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
         device_name_ = std::string(welcome->device.view());
-        auto device = device_name_ == "cuda" ? device::make_cuda_client_memory(capacity, std::string(welcome->gpu.view()))
-                                             : device::make_host_client_memory(capacity);
+        auto device = device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
-        if (!device_->is_host()) stays_here_ = true;  // paging is for the host, so far
+        if (!device_->pager) stays_here_ = true;
     }
     const timeval forever{0, 0};
     ::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
@@ -198,7 +196,7 @@ bool Client::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
-        if (device_) device_->drain();  // the lane is another's at once
+        if (device_) device_->fences->drain();  // the lane is another's at once
         send(wire::Leave{});
     }
     return true;
@@ -208,8 +206,8 @@ void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
-    for (int ms = 0; ms < 50 && !device_->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
-    if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
+    for (int ms = 0; ms < 50 && !device_->fences->passed(); ++ms) ::usleep(1000);  // the last of it is mostly about to end
+    if (device_->fences->passed()) page_->quiet.store(1, std::memory_order_relaxed);
     exiting_ = true;
 }
 
@@ -277,7 +275,7 @@ void Client::stop_sharing() {
 
 // ---------------------------------------------------------------------------------------------------------- iterations
 
-/// A second thread inside iterations: see Note [Other threads] in memory.cpp.
+/// A second thread inside iterations: see Note [Other threads] in memory_changes.cpp.
 void Client::note_thread() {
     tls.known = generation_;
     const int me = static_cast<int>(::syscall(SYS_gettid));
@@ -375,8 +373,8 @@ bool Client::tidy() {
 
 /// Before the lane changes hands.
 void Client::drain() {
-    device_->drain();
-    const std::optional<std::uint64_t> lost = device_->ns_lost();
+    device_->fences->drain();
+    const std::optional<std::uint64_t> lost = device_->fences->ns_lost();
     if (!lost) return;
     const std::uint64_t before = page_->turn_cost_ns.load(std::memory_order_relaxed);
     page_->turn_cost_ns.store(before == 0 ? *lost : before - before / 8 + *lost / 8, std::memory_order_relaxed);
@@ -424,7 +422,7 @@ salus_status Client::end(Turns::Count count) {
     if (tls.place >= 0) threads_inside_.leave(std::exchange(tls.place, -1));
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
-        device_->asynchronous(), count, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 
@@ -458,7 +456,7 @@ void Client::wait_for_stream(device::Stream stream) {
     if (memory_ && !in_child_) memory_->wait_for_stream(stream);
 }
 
-std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }
+std::array<const std::byte*, 2> Client::windows() const { return {device_->lane->start(), device_->own->start()}; }
 
 void Client::free(void* block) {
     if (memory_ && !in_child_) return memory_->free(block, tls.gated_by || tls.works_for_others);

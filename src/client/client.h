@@ -62,7 +62,7 @@ public:
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
     const std::string& device() const { return device_name_; }
-    int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
+    int device_ordinal() const { return device_ ? device_->ordinal : 0; }
     void free(void* block);
     std::uint64_t give_back();
     bool in_lane(const void* block);
@@ -83,7 +83,7 @@ public:
     /// True if the helper cannot be told to end, so that this object must stay.
     bool must_stay() const { return helper_runs_ && descriptors_lost_; }
     /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
-    std::size_t window_size() const { return device_ ? device_->window_size() : 0; }
+    std::size_t window_size() const { return device_ ? device_->own->size() : 0; }
     std::array<const std::byte*, 2> windows() const;
 
     // ---- around fork ----
@@ -143,7 +143,7 @@ private:
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
-    std::unique_ptr<device::ClientMemory> device_;
+    std::unique_ptr<device::ClientDevice> device_;
     std::unique_ptr<Memory> memory_;  ///< none if it never was attached
     pthread_t helper_{};
     bool helper_runs_ = false;

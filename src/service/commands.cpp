@@ -123,7 +123,7 @@ json Server::status() const {
     service["socket"] = options_.socket;
     service["state"] = options_.state;
     service["uptime_s"] = (at - started_).seconds();
-    service["device"] = shell_->memory().name();
+    service["device"] = shell_->memory().traits().name;
     service["gpu"] = shell_->memory().identity();
     service["mps"] = mps_ && offers_mps_ ? mps_->directory() : "";
     service["policy"] = engine.policy().info.name;

@@ -204,7 +204,7 @@ Result<bool> Server::listen() {
 void Server::start_mps() {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const bool is_gpu = shell_->memory().name() == "cuda";
+    const bool is_gpu = shell_->memory().traits().has_contexts;
     const std::string directory = options_.state + "/mps";
     const std::string gpu = shell_->memory().identity();
     offers_mps_ = wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu);
@@ -240,7 +240,7 @@ Bytes Server::needs_to_start(const Job& job) const {
 
 /// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
 bool Server::may_start(Job& job) {
-    if (job.may_start || shell_->memory().name() != "cuda") return true;
+    if (job.may_start || !shell_->memory().traits().has_contexts) return true;
     Bytes taken;
     bool alone = shell_->sessions().empty();
     shell_->look_at_usage();
@@ -495,7 +495,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(shell_->memory().name());
+    running.device = wire::Text<16>(shell_->memory().traits().name);
     running.gpu = wire::Text<64>(shell_->memory().identity());
     job.joins_mps = job.joins_mps || may_join_mps();
     if (mps_ && offers_mps_ && !job.joins_mps) {

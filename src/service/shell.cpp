@@ -47,7 +47,7 @@ EngineOptions engine_options(const Options& options, Bytes capacity, const devic
     engine.capacity = capacity;
     engine.lanes_max = options.lanes;
     engine.paging = options.paging;
-    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
+    engine.min_turn = options.min_turn.value_or(memory.traits().asynchronous ? kMinTurnOnGpu : kMinTurnOnHost);
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
@@ -264,7 +264,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         added.page->persistent = attach.persistent;
         added.page->ephemeral = attach.ephemeral;
     }
-    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_->name()), {}};
+    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_->traits().name), {}};
     welcome.gpu = wire::Text<64>(memory_->identity());
     send(added.id, welcome);
     feed(e);
