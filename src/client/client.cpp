@@ -1,7 +1,6 @@
 #include "client/client.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -70,14 +69,14 @@ Client::Client(Identity identity)
       }()) {}
 
 Client::~Client() {
-    if (helper_runs_) {
+    if (helper_.is_there()) {
         stopping_ = true;
         signal_through(stop_);
-        ::pthread_join(helper_, nullptr);
+        helper_.join();
     }
-    if (has_substitute_) {
+    if (substitute_.is_there()) {
         alone_ = true;  // it gives up
-        ::pthread_join(substitute_, nullptr);
+        substitute_.join();
     }
     memory_.reset();
     if (page_) ::munmap(page_, kControlPageSize);
@@ -174,22 +173,10 @@ Result<bool> Client::attach() {
         static_cast<Client*>(self)->help();
         return nullptr;
     };
-    helper_runs_ = start_thread(run, helper_);
-    if (helper_runs_) return true;
+    if (helper_.start(run, this)) return true;
     send(wire::Leave{});
     go_alone();
     return Error{"no thread for the helper"};
-}
-
-/// One that does not take signals that are meant for the job.
-bool Client::start_thread(void* (*run)(void*), pthread_t& thread) {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = ::pthread_create(&thread, nullptr, run, this) == 0;
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
 }
 
 bool Client::detach() {
@@ -268,7 +255,7 @@ void Client::fail(const char* why) {
 }
 
 void Client::stop_sharing() {
-    if (failed_.exchange(true) || !helper_runs_) return;
+    if (failed_.exchange(true) || !helper_.is_there()) return;
     const std::lock_guard lock(socket_mutex_);
     if (const int socket = socket_.get(); socket >= 0) ::shutdown(socket, SHUT_RD);  // the helper sees to the rest
 }
@@ -395,15 +382,14 @@ void Client::forgo() {
     never_page_out();
     const std::lock_guard lock(substitute_mutex_);
     if (substitute_waits_.exchange(true)) return;  // there is one already
-    if (has_substitute_) ::pthread_join(substitute_, nullptr);
+    substitute_.join();
     const auto wait_instead = [](void* self) -> void* {
         auto* client = static_cast<Client*>(self);
         if (client->begin() == SALUS_OK) client->end({0});
         client->substitute_waits_ = false;
         return nullptr;
     };
-    has_substitute_ = start_thread(wait_instead, substitute_);
-    if (!has_substitute_) substitute_waits_ = false;
+    if (!substitute_.start(wait_instead, this)) substitute_waits_ = false;
 }
 
 void Client::count(std::uint64_t iterations) {
@@ -525,7 +511,9 @@ void Client::after_fork_in_parent() {
 void Client::after_fork_in_child() {
     if (in_child_) return;
     if (memory_) memory_->after_fork_in_child();
-    helper_runs_ = false;
+    helper_.forget();
+    substitute_.forget();
+    substitute_waits_ = false;
     in_child_ = true;
     alone_ = true;
     page_ = nullptr;  // not inherited
