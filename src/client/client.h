@@ -4,8 +4,6 @@
 // under a lock. Lifetime: until salus_detach; a process that just ends takes the helper with it, and the service sees it go.
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -17,6 +15,7 @@
 #include "attachment/requests.h"
 #include "base/result.h"
 #include "client/memory.h"
+#include "client/own_thread.h"
 #include "client/threads_inside.h"
 #include "client/turns.h"
 #include "device/device.h"
@@ -64,7 +63,7 @@ public:
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
     const std::string& device() const { return device_name_; }
-    int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
+    int device_ordinal() const { return device_ ? device_->ordinal : 0; }
     void free(void* block);
     std::uint64_t give_back();
     bool in_lane(const void* block);
@@ -83,9 +82,9 @@ public:
     /// This thread, inside an iteration, waits for threads that work for it; or no longer.
     void delegate(bool delegates);
     /// True if the helper cannot be told to end, so that this object must stay.
-    bool must_stay() const { return helper_runs_ && descriptors_lost_; }
+    bool must_stay() const { return helper_.is_there() && descriptors_lost_; }
     /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
-    std::size_t window_size() const { return device_ ? device_->window_size() : 0; }
+    std::size_t window_size() const { return device_ ? device_->own->size() : 0; }
     std::array<const std::byte*, 2> windows() const;
 
     // ---- around fork ----
@@ -106,7 +105,6 @@ private:
     void notify();
     bool keeps_descriptors();
     void lose_descriptors();
-    bool start_thread(void* (*run)(void*), pthread_t& thread);
     bool tidy();
     void drain();
     Result<bool> connect(bool again);
@@ -140,10 +138,9 @@ private:
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
-    std::unique_ptr<device::ClientMemory> device_;
+    std::unique_ptr<device::ClientDevice> device_;
     std::unique_ptr<Memory> memory_;  ///< none if it never was attached
-    pthread_t helper_{};
-    bool helper_runs_ = false;
+    OwnThread helper_;
 
     std::mutex socket_mutex_;
     os::GuardedDescriptor socket_;  ///< changes only when the helper attaches again
@@ -174,8 +171,7 @@ private:
     std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::mutex substitute_mutex_;
-    pthread_t substitute_{};  ///< waits in place of a thread that will not come back; see forgo()
-    bool has_substitute_ = false;
+    OwnThread substitute_;  ///< waits in place of a thread that will not come back; see forgo()
     std::atomic<bool> substitute_waits_{false};
     bool parked_ = false;  ///< a thread waits in begin(), and does not come out while this lock is held
     std::atomic<bool> warned_{false};

@@ -125,7 +125,7 @@ json Server::status() const {
     service["socket"] = options_.socket;
     service["state"] = options_.state;
     service["uptime_s"] = (at - started_).seconds();
-    service["device"] = memory_->name();
+    service["device"] = memory_->traits().name;
     service["gpu"] = memory_->identity();
     service["mps"] = mps_ && offers_mps_ ? mps_->directory() : "";
     service["policy"] = engine.policy().info.name;

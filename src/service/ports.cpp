@@ -17,11 +17,11 @@ constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
 /// How long after an event the trace is written.
 constexpr Duration kFlushAfter = milliseconds(10);
 
-Bytes capacity_from(const Options& options, const shell::DeviceMemory& memory) {
+Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
     const Bytes there = memory.capacity();
     if (options.capacity == Bytes{}) return there;
     // A machine's memory may be overdrawn, a GPU's may not.
-    if (memory.identity().empty() || options.capacity <= there) return options.capacity;
+    if (memory.traits().is_host || options.capacity <= there) return options.capacity;
     log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
         format_bytes(options.capacity));
     return there;
@@ -29,13 +29,13 @@ Bytes capacity_from(const Options& options, const shell::DeviceMemory& memory) {
 
 }  // namespace
 
-shell::Settings settings_from(const Options& options, const shell::DeviceMemory& memory) {
+shell::Settings settings_from(const Options& options, const device::LaneMemory& memory) {
     shell::Settings settings;
     EngineOptions& engine = settings.engine;
     engine.capacity = capacity_from(options, memory);
     engine.lanes_max = options.lanes;
     engine.paging = options.paging;
-    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
+    engine.min_turn = options.min_turn.value_or(memory.traits().asynchronous ? kMinTurnOnGpu : kMinTurnOnHost);
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;

@@ -146,7 +146,7 @@ Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memor
       memory_(std::move(memory)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       started_(os::now()) {
-    const shell::Settings settings = settings_from(options, *this);
+    const shell::Settings settings = settings_from(options, *memory_);
     journal_ = std::make_unique<StateJournal>(options, settings.engine);
     shell_ = std::make_unique<Shell>(settings, shell::Ports{clock_, *this, *this, processes_, *journal_});
     shell_->on_departure([this](const Session& session) {
@@ -181,7 +181,7 @@ Result<bool> Server::listen() {
 void Server::start_mps() {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const bool is_gpu = memory_->name() == "cuda";
+    const bool is_gpu = memory_->traits().has_contexts;
     const std::string directory = options_.state + "/mps";
     const std::string gpu = memory_->identity();
     offers_mps_ = wants_mps(options_.mps, options_.lanes, opens_lanes ? 2 : 1, is_gpu);
@@ -217,7 +217,7 @@ Bytes Server::needs_to_start(const Job& job) const {
 
 /// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
 bool Server::may_start(Job& job) {
-    if (job.may_start || memory_->name() != "cuda") return true;
+    if (job.may_start || !memory_->traits().has_contexts) return true;
     Bytes taken;
     bool alone = shell_->sessions().empty();
     shell_->look_at_usage();
@@ -505,7 +505,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(memory_->name());
+    running.device = wire::Text<16>(memory_->traits().name);
     running.gpu = wire::Text<64>(memory_->identity());
     job.joins_mps = job.joins_mps || may_join_mps();
     if (mps_ && offers_mps_ && !job.joins_mps) {

@@ -99,7 +99,7 @@ private:
     Sent send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors);
 
     // ---- shell::DeviceMemory ----
-    std::string_view name() const override { return memory_->name(); }
+    std::string_view name() const override { return memory_->traits().name; }
     std::string identity() const override { return memory_->identity(); }
     Bytes capacity() const override { return memory_->capacity(); }
     Result<bool> provide(LaneId lane, Bytes size) override { return memory_->provide(lane, size); }
