@@ -269,7 +269,7 @@ TEST_F(Faults, AClientOfAnotherVersionIsToldSo) {
     const wire::Received answer = wire::receive(socket.get());
     const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
     ASSERT_TRUE(sorry);
-    EXPECT_EQ(sorry->why.view(), "speaks protocol version 77, not 2");
+    EXPECT_EQ(sorry->why.view(), "speaks protocol version 77, not 3");
 }
 
 TEST_F(Faults, AControlWordOfNonsenseCostsOnlyItsClient) {

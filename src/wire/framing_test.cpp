@@ -143,7 +143,7 @@ TEST(Framing, APeerOfAnotherVersionIsRecognised) {
     const Received received = receive(pair.there.get());
     EXPECT_EQ(received.kind, Kind::kGarbage);
     EXPECT_TRUE(received.other_version);
-    EXPECT_EQ(received.why, "speaks protocol version 3, not 2");
+    EXPECT_EQ(received.why, "speaks protocol version 4, not 3");
 }
 
 // ----------------------------------------------------------------------------------------------------------- descriptors
