@@ -327,12 +327,6 @@ Server::Reply Server::command(const os::Peer& peer, std::string_view line) {
         stop();
         return {true, "{}"};
     }
-    if (verb == "may-start") {
-        const auto job =
-            words.size() == 2 ? jobs_named(peer, words[1]) : Result<std::vector<std::uint32_t>>(Error{"which job?"});
-        if (!job) return {false, job.error()};
-        return {true, text_of({{"may_start", may_start(jobs_.at(job.value().front()))}})};
-    }
     const bool of_a_job = verb == "pause" || verb == "resume" || verb == "kill" || verb == "set";
     if (!of_a_job) return {false, "unknown command '" + std::string(verb) + "'"};
     if (words.size() < 2) return {false, std::string(verb) + " which job?"};

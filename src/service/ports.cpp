@@ -14,6 +14,8 @@ namespace {
 /// which takes the time of some launches: clients measure that, and the shell follows.
 constexpr Duration kMinTurnOnHost = milliseconds(5);
 constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
+/// What a process on a GPU takes before it attaches, until one was seen. It grows as kernels are loaded.
+constexpr Bytes kContextGuess = mebibytes(600);
 /// How long after an event the trace is written.
 constexpr Duration kFlushAfter = milliseconds(10);
 
@@ -39,6 +41,7 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
+    if (memory.name() != "host") engine.context = kContextGuess;
     settings.policy = find_policy(options.policy);
     settings.fallback = &fallback_policy();
     settings.min_turn_is_fixed = options.min_turn.has_value();

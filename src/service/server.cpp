@@ -31,12 +31,6 @@ namespace {
 constexpr Duration kAcceptPause = milliseconds(500);
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
-/// What a process on a GPU takes before it is known, and how long it may take to attach.
-constexpr Bytes kContextGuess = mebibytes(600);
-constexpr Bytes kWeightsGuess = mebibytes(128);
-constexpr Bytes kToLearn = gibibytes(1);
-constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
-constexpr Duration kStartPatience = seconds(60);
 /// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
 /// will when its device has started.
 constexpr Duration kLockPatience = seconds(10);
@@ -206,39 +200,6 @@ bool Server::may_join_mps() const {
     if (!mps_ || !offers_mps_) return false;
     const auto joined = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; });
     return joined < Mps::kClientsMax;
-}
-
-/// Before a process on a GPU has asked for anything it has a context, which grows as kernels are loaded, and its weights.
-Bytes Server::needs_to_start(const Job& job) const {
-    Bytes context = kContextGuess;
-    for (const auto& [id, session] : shell_->sessions()) context = std::max(context, session->overhead);
-    return context + (job.past.persistent > Bytes{} ? job.past.persistent : kWeightsGuess);
-}
-
-/// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
-bool Server::may_start(Job& job) {
-    if (job.may_start || !memory_->traits().has_contexts) return true;
-    Bytes taken;
-    bool alone = shell_->sessions().empty();
-    shell_->look_at_usage();
-    const Engine& engine = shell_->engine();
-    for (const auto& [id, other] : jobs_) {
-        if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
-        if (!other.may_start) continue;
-        const std::vector<Session*> sessions = sessions_of(id);
-        const bool starting = sessions.empty() && os::now() - other.may_start_since < kStartPatience;
-        const bool is_new = !sessions.empty() && sessions[0]->page->iterations < kKnownAfter;
-        const Client* client = is_new ? engine.find(sessions[0]->id) : nullptr;
-        if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved() : Bytes{}), Bytes{});
-        alone = alone && !starting;
-    }
-    // Its first iterations have all their memory to themselves, and lanes can be lent for that.
-    const Bytes lanes = engine.lanes().total_charge();
-    const Bytes to_learn = std::max(kToLearn - lanes, Bytes{});
-    if (!alone && engine.reserved() + taken + to_learn + needs_to_start(job) > engine.capacity()) return false;
-    job.may_start = true;
-    job.may_start_since = os::now();
-    return true;
 }
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
@@ -498,7 +459,6 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
-    job.may_start = job.may_start || run.runs != 0;
     connection.job = job.id;
     // After a restart of the service its clients may have been faster than `salus run`.
     for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
@@ -513,6 +473,9 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
             Mps::kClientsMax);
     }
     if (mps_ && job.joins_mps) running.mps = wire::Text<128>(mps_->directory());
+    const bool starts =
+        shell_->announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
+    running.waits = starts ? 0 : 1;
     return wire::send(connection.socket.get(), running);
 }
 
@@ -589,11 +552,11 @@ Job& Server::add_job(std::uint32_t wanted, std::string_view name, unsigned uid) 
 }
 
 void Server::drop_empty_jobs() {
-    std::erase_if(jobs_, [&](const auto& entry) {
-        const Job& job = entry.second;
-        return job.runner_pid == 0 && std::none_of(shell_->sessions().begin(), shell_->sessions().end(),
-                                                   [&](const auto& s) { return s.second->job == job.id; });
-    });
+    for (auto job = jobs_.begin(); job != jobs_.end();) {
+        const bool is_empty = job->second.runner_pid == 0 && sessions_of(job->first).empty();
+        if (is_empty) shell_->withdraw(JobId{job->first});
+        job = is_empty ? jobs_.erase(job) : std::next(job);
+    }
 }
 
 }  // namespace salus::service

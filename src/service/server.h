@@ -38,8 +38,6 @@ struct Job {
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
-    bool may_start = false;  ///< there was room for its context
-    Instant may_start_since;
     bool told_of_wait = false;  ///< its runner was
     history::Figures past;      ///< what earlier runs showed
     history::Figures gone;      ///< what those of its clients showed that have left
@@ -113,8 +111,6 @@ private:
     void start_mps();
     void mps_is_gone();
     bool may_join_mps() const;
-    bool may_start(Job& job);
-    Bytes needs_to_start(const Job& job) const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void watch_listener(bool watched);

@@ -38,6 +38,12 @@ void Shell::sent(Session& session, Connections::Sent outcome) {
     disconnected(session);
 }
 
+void Shell::perform(const action::Start& a) {
+    // A runner that does not read hangs up sooner or later, and then its job is withdrawn.
+    const auto runner = runners_.find(a.job);
+    if (runner != runners_.end()) ports_.connections.send(runner->second, wire::Start{});
+}
+
 void Shell::perform(const action::Grant& a) {
     Session* session = find(a.client);
     if (!session) return;

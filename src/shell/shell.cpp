@@ -64,6 +64,7 @@ Shell::Shell(const Settings& settings, const Ports& ports)
       memory_(ports.memory),
       min_turn_is_fixed_(settings.min_turn_is_fixed),
       capacity_(settings.engine.capacity),
+      context_guess_(settings.engine.context),
       engine_(settings.engine, *settings.policy, *settings.fallback),
       orphans_(ports.journal.read_roster()) {
     std::erase_if(orphans_, [this](const RosterEntry& entry) { return !ports_.processes.is_alive(entry.process); });
@@ -163,6 +164,23 @@ void Shell::turn_is_over(Session& session) {
     }
 }
 
+// ------------------------------------------------------------------------------------------------------------- jobs
+
+bool Shell::announce(const Announcement& a) {
+    runners_.erase(a.job);  // what is said at once, the caller tells
+    look_at_usage();        // who has left may still have its context
+    tell_progress_of_holders();
+    // It comes from what a client once wrote on its page.
+    const Bytes persistent = in_range(static_cast<std::uint64_t>(a.persistent.count)) ? a.persistent : Bytes{};
+    feed(event::Announce{a.job, persistent, a.runs, a.waited});
+    runners_[a.job] = a.runner;
+    return !engine_.starts().waits(a.job);
+}
+
+void Shell::withdraw(JobId job) {
+    if (runners_.erase(job) > 0) feed(event::Withdraw{job});
+}
+
 // ---------------------------------------------------------------------------------------------------------- clients
 
 Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach) {
@@ -188,6 +206,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     event::Attach e;
     e.client = added.id;
     e.user = UserId{added.uid};
+    e.job = JobId{added.job};
+    e.iterations_before = added.iterations_before;
     e.priority = attach.priority;
     e.weight = attach.weight;
     e.occupancy = attach.occupancy;
@@ -438,6 +458,7 @@ void Shell::look_whether_asleep(Session& session) {
 void Shell::tick() {
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
     if (engine_.deadline() <= now()) {
+        if (engine_.starts().review_at() <= now()) look_at_usage();
         tell_progress_of_holders();
         feed(event::Timer{});
     }
@@ -551,6 +572,14 @@ void Shell::set_min_turn() {
     feed(event::SetMinTurn{wanted});
 }
 
+/// From what contexts were seen to take.
+void Shell::set_context() {
+    if (context_guess_ == Bytes{}) return;
+    Bytes context = context_guess_;
+    for (const auto& [id, session] : sessions_) context = std::max(context, session->overhead);
+    if (context != engine_.options().context) feed(event::SetContext{context});
+}
+
 void Shell::look_at_usage() {
     std::vector<int> pids;
     std::map<ClientId, std::uint64_t> held_before;
@@ -583,6 +612,7 @@ void Shell::look_at_usage() {
     for (const event::Observe& observed : news) {
         if (engine_.find(observed.client)) feed(observed);
     }
+    set_context();
 }
 
 }  // namespace salus::shell

@@ -148,7 +148,8 @@ struct Run {
     std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
     Text<64> name;
     Text<256> log;                  ///< path, if detached
-    std::uint32_t runs = 0;         ///< 1: its process has started
+    std::uint16_t runs = 0;         ///< 1: its process has started
+    std::uint16_t waited = 0;       ///< 1: it waited for Start when the last service went away
     std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the run is not remembered
     std::uint64_t program_key = 0;
     Text<160> command;  ///< to be shown, as much of it as there is room for
@@ -158,7 +159,12 @@ struct Running {
     std::uint32_t job = 0;
     Text<16> device;
     Text<64> gpu;
-    Text<128> mps;  ///< the directory of its pipes; empty: the job is not to use MPS
+    Text<128> mps;            ///< the directory of its pipes; empty: the job is not to use MPS
+    std::uint32_t waits = 0;  ///< 1: its process is not to start before Start comes
+};
+/// There is room on the device for the job's process.
+struct Start {
+    static constexpr std::uint16_t kType = 46;
 };
 /// The job has waited for long; comes at most once from a service. The words are those of the status.
 struct Waits {
@@ -188,7 +194,7 @@ struct Answer {
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
                              LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Refuse, Run, Running,
-                             Waits, Ended, Command, Answer>;
+                             Start, Waits, Ended, Command, Answer>;
 
 using Packet = std::array<std::byte, kMessageSize>;
 

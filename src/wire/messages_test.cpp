@@ -41,9 +41,10 @@ auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
-    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command));
+    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited);
 }
-auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps)); }
+auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits); }
+auto fields(const Start&) { return std::tuple(); }
 auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const Command& m) { return std::tuple(shown(m.line)); }
@@ -67,6 +68,7 @@ std::vector<Message> examples() {
     run.job = 12;
     run.name = Text<64>("söze");
     run.log = Text<256>("/home/a b/log");
+    run.waited = 1;
     run.command_key = kLarge;
     run.program_key = kLarge + 1;
     run.command = Text<160>("python train.py --lr 0.1");
@@ -89,7 +91,8 @@ std::vector<Message> examples() {
             PageIn{},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps")},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
+            Start{},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Ended{-9, kLarge},
             Command{Text<384>("set 3 priority=5")},
