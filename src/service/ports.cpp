@@ -41,7 +41,7 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
-    if (memory.name() != "host") engine.context = kContextGuess;
+    if (memory.traits().has_contexts) engine.context = kContextGuess;
     settings.policy = find_policy(options.policy);
     settings.fallback = &fallback_policy();
     settings.min_turn_is_fixed = options.min_turn.has_value();
