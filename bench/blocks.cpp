@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/memory.h"
-#include "device/host/host_client_memory.h"
+#include "device/host/host_client_device.h"
 #include "device/host/host_lane_memory.h"
 
 namespace {
@@ -68,7 +68,7 @@ void blocks_of_an_iteration(benchmark::State& state) {
     const auto lanes = device::make_host_lane_memory();
     const Bytes lane{static_cast<std::int64_t>(4096 * kMiB)};
     if (!lanes->provide(LaneId{0}, lane).ok()) return state.SkipWithError("no lane");
-    auto device = device::make_host_client_memory({4 * lane.count});
+    auto device = device::make_host_client_device({4 * lane.count});
     client::Memory memory(page, *device.value(), provider);
     memory.set_alone(false);
     memory.add_lane_memory(0, lanes->pass_on(LaneId{0}, 0, 1).value());

@@ -423,6 +423,38 @@ TEST(CudaSharing, SoDoThoseInTheBackgroundAndThoseWhoseServiceIsKilled) {
     }
 }
 
+TEST(CudaSharing, WhoStartsWhenIsInTheTraceAndReplays) {
+    GpuMachine machine({"--lanes", "1"}, {{"SALUS_STANDIN_CONTEXT", std::to_string(600 * kMiB)},
+                                          {"SALUS_STANDIN_MEMORY", std::to_string(1800 * kMiB)}});
+    const auto run = [&](const std::string& name) {
+        return machine.salus(Words{"run", "--name", name, "--", SALUS_JOB_BINARY, "--quiet", "--think-ms", "10"} +
+                             job_of("16MiB", "48MiB"));
+    };
+    const auto trace_has = [&](const std::string& line) {
+        machine.salus({"trace"}).wait();  // writes what is recorded
+        return count_of(line, text_of(machine.path("state/trace"))) == 1;
+    };
+    Process first = run("first");
+    ASSERT_TRUE(machine.goes_on("first"));
+    Process second = run("second");
+    ASSERT_TRUE(eventually([&] { return machine.state_of("second") == "starting"; })) << machine.status();
+    Process third = run("third");
+    ASSERT_TRUE(eventually([&] { return machine.state_of("third") == "starting"; })) << machine.status();
+    second.signal(SIGTERM);  // it waits, and has nothing to pass a signal on to
+    EXPECT_EQ(second.wait(), 128 + SIGTERM);
+    EXPECT_TRUE(eventually([&] { return trace_has(" withdraw job=2\n"); }));
+    EXPECT_EQ(machine.state_of("third"), "starting");
+    first.signal(SIGTERM);
+    EXPECT_EQ(first.wait(), 128 + SIGTERM);
+    EXPECT_TRUE(machine.goes_on("third"));
+    third.signal(SIGTERM);
+    EXPECT_EQ(third.wait(), 128 + SIGTERM);
+    for (const char* started : {"  start job=1\n", "  start job=3\n"}) EXPECT_TRUE(trace_has(started)) << started;
+    EXPECT_FALSE(trace_has("  start job=2\n"));
+    Process replay = machine.salus({"trace", "--replay"});
+    EXPECT_EQ(replay.wait(), 0) << replay.output();
+}
+
 // ---------------------------------------------------------------------------------------------------------- which device
 
 /// What is found under the driver's name is none, whatever else this machine has.

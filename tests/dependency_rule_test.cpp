@@ -19,21 +19,22 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
     {"core", {"base"}},
     {"policies", {"base", "core"}},
+    {"attachment", {"base", "wire"}},
     {"shell", {"base", "core", "wire"}},
-    {"sim", {"base", "core", "policies", "shell", "wire"}},
+    {"sim", {"base", "core", "policies", "shell", "attachment", "wire"}},
     {"status", {"base", "core"}},
     {"os", {"base"}},
     {"wire", {"base", "os"}},
     {"device", {"base", "os", "wire"}},
     {"history", {"base", "os"}},
-    {"client", {"base", "os", "wire", "device", "salus"}},
+    {"client", {"attachment", "base", "os", "wire", "device", "salus"}},
     {"interpose", {"base", "os", "client"}},
     {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
     {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status"}},
     {"job", {"base", "os", "salus"}},  // salus: the public header
     {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status"}},
 };
-const std::set<std::string> kPure = {"base", "core", "policies", "shell", "sim", "status"};
+const std::set<std::string> kPure = {"base", "core", "policies", "attachment", "shell", "sim", "status"};
 
 /// What pure code has no business with: clocks, threads, files, sockets, processes, devices, the environment.
 const std::regex kImpure(

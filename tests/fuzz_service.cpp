@@ -353,7 +353,7 @@ private:
             case 3: client().say(wire::PagedIn{}); return;
             case 4: client().say(wire::Unpageable{input_.byte() & 1u}); return;
             case 5: client().say(wire::Observe{input_.figure()}); return;
-            case 6: client().say(wire::Need{input_.figure(), input_.figure()}); return;
+            case 6: client().say(wire::Need{input_.figure(), input_.figure(), input_.figure()}); return;
             default: client().say(wire::Leave{}); return;
         }
     }

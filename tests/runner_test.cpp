@@ -105,6 +105,39 @@ TEST_F(Runner, SaysNothingWhileTheServiceIsRestarted) {
     EXPECT_EQ(job.output(), "");
 }
 
+TEST_F(Runner, StartsItsCommandWhenItIsToldTo) {
+    FakeService service(machine_.socket());
+    wire::Running waits{7, wire::Text<16>("cuda"), {}, {}};
+    waits.waits = 1;
+    os::Descriptor runner;
+    const auto announced = [&]() -> std::optional<wire::Run> {
+        if (!eventually([&] { return static_cast<bool>(runner = service.accept()); })) return std::nullopt;
+        const wire::Received received = wire::receive(runner.get());
+        const auto* run = std::get_if<wire::Run>(&received.message);
+        return run && wire::send(runner.get(), waits) ? std::optional(*run) : std::nullopt;
+    };
+    Process job = run("mine", {"touch", machine_.path("started")});
+    const auto first = announced();
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->waited, 0u);
+    EXPECT_TRUE(says(job, "salus: mine waits for memory on the GPU\n"));
+    runner.reset();  // this service goes away
+    const auto second = announced();
+    ASSERT_TRUE(second) << "it looks for the next service";
+    EXPECT_EQ(second->job, 7u);
+    EXPECT_EQ(second->runs, 0u);
+    EXPECT_EQ(second->waited, 1u);
+    sleep_s(0.3);  // longer than it takes to try again
+    EXPECT_FALSE(service.accept()) << "it asks again and again";
+    EXPECT_FALSE(std::filesystem::exists(machine_.path("started")));
+    ASSERT_TRUE(wire::send(runner.get(), wire::Start{}));
+    EXPECT_TRUE(std::holds_alternative<wire::Ended>(wire::receive(runner.get()).message));
+    runner.reset();
+    EXPECT_EQ(job.wait(), 0);
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("started")));
+    EXPECT_EQ(job.output(), "salus: mine waits for memory on the GPU\n") << "once";
+}
+
 TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
     machine_.start_service();
     std::ofstream(machine_.path("no-directory")) << "";

@@ -498,6 +498,36 @@ TEST(ThreadsOnTheHost, AThreadForksWhileOthersAreInside) {
     EXPECT_EQ(part->status(), 0);
 }
 
+// The thread that waits for it in its stead is the parent's alone: a child that waited for it to end would never do so.
+TEST(ThreadsOnTheHost, AChildOfAThreadThatGaveUpItsTurnMayDetach) {
+    Machine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0", "--device", "host", "--capacity", "1GiB"});
+    const auto holder = client_part(machine, [](const Line& line) {
+        salus_client* client = attached();
+        salus_begin(client);
+        line.say();
+        line.hear();
+        salus_end(client);
+    });
+    holder->line().hear();
+    const auto part = client_part(machine, [](const Line& line) {
+        salus_client* client = attached();
+        EXPECT_EQ(salus_begin_within(client, 20'000'000, 0), SALUS_WAITING);
+        EXPECT_EQ(salus_forgo(client), SALUS_OK);
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(salus_detach(client) == SALUS_OK ? 0 : 1);
+        int status = 1;
+        EXPECT_TRUE(eventually([&] { return ::waitpid(child, &status, WNOHANG) == child; }, 10)) << "the child hangs";
+        EXPECT_EQ(status, 0);
+        if (status != 0) ::kill(child, SIGKILL);
+        line.say();
+        EXPECT_EQ(salus_detach(client), SALUS_OK);
+    });
+    part->line().hear();
+    holder->line().say();
+    EXPECT_EQ(part->status(), 0);
+    EXPECT_EQ(holder->status(), 0);
+}
+
 // A library's thread, of which nobody is told, writes to memory that is being paged out.
 TEST(ThreadsOnTheHost, WritesOfANativeThreadAreNotLostWhenItsJobIsPagedOut) {
     Machine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0", "--device", "host", "--capacity", "12MiB"});

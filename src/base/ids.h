@@ -1,4 +1,4 @@
-// Names for clients, lanes and users that cannot be mixed up.
+// Names for clients, jobs, lanes and users that cannot be mixed up.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,15 @@ namespace salus {
 
 /// Given out by the shell; small, and free for reuse once the client has left or died.
 enum class ClientId : std::uint32_t {};
+/// Given out by the service, in the order in which jobs come; a restart of the service changes none.
+enum class JobId : std::uint32_t {};
 /// Given out by the engine; never reused.
 enum class LaneId : std::uint32_t {};
 /// The operating system's user id.
 enum class UserId : std::uint32_t {};
 
 inline constexpr ClientId kNoClient{0xffffffffu};
+inline constexpr JobId kNoJob{0};
 inline constexpr LaneId kNoLane{0xffffffffu};
 
 constexpr std::size_t index_of(ClientId id) { return static_cast<std::size_t>(id); }

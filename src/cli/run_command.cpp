@@ -47,9 +47,10 @@ struct RunArguments {
     std::vector<std::string> command;
 };
 
-/// A job that finds no room on the GPU tries again after this long, and says so after so many tries.
+/// A service that hangs up is tried again after this long.
 constexpr Duration kTryAgain = milliseconds(250);
-constexpr int kTellAfterTries = 8;
+/// A job that finds no room on the GPU for so long says so.
+constexpr Duration kTellAfter = seconds(2);
 /// How long the service may take to write down that the job has ended.
 constexpr Duration kEndPatience = seconds(1);
 /// How often, and after how long each time, a service that is gone is brought back before its job goes on without.
@@ -108,6 +109,7 @@ private:
         message.name = wire::Text<64>(arguments_.name);
         message.log = wire::Text<256>(log_);
         message.runs = child_ > 0 ? 1 : 0;
+        message.waited = waits_ ? 1 : 0;
         std::error_code error;
         const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
         message.command_key = keys.command;
@@ -121,6 +123,7 @@ private:
         if (answer.kind != wire::Received::Kind::kMessage || !running) return "the service does not answer";
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
+        waits_ = running->waits != 0;
         connection_ = std::move(connection).value();
         return {};
     }
@@ -135,15 +138,14 @@ private:
 
     /// A process on a GPU takes memory before it asks for any: not before there is some.
     void wait_for_room() {
-        for (int tries = 0; connection_ && place_.device == "cuda"; ++tries) {
-            const Result<std::string> answer = ask_service(socket_, wire::MayStart{{job_, {}}});
-            const nlohmann::json room = nlohmann::json::parse(answer ? answer.value() : "{}", nullptr, false);
-            if (!answer) announce();  // it is gone: the next one is asked
-            else if (!room.is_object() || room.value("may_start", true)) return;
-            if (tries == kTellAfterTries) {
-                say(arguments_.name + " waits for memory on the GPU");
-            }
-            os::sleep_for(kTryAgain);
+        Instant tell_at = os::now() + kTellAfter;
+        while (connection_ && waits_) {
+            const Duration left = tell_at == kNever ? os::kForEver : std::max(tell_at - os::now(), Duration{});
+            const bool heard = os::readable_within(connection_.get(), left);
+            if (heard && !hear()) announce();  // the service is gone: the next one tells when
+            if (os::now() < tell_at || !waits_) continue;
+            say(arguments_.name + " waits for memory on the GPU");
+            tell_at = kNever;
         }
     }
 
@@ -180,7 +182,8 @@ private:
         os::put_at(os::open_file("/dev/null", os::Open::kRead).release(), STDIN_FILENO);
         os::put_at(output, STDOUT_FILENO);
         os::put_at(output, STDERR_FILENO);
-        announce();  // by the process that stays
+        waits_ = false;  // no service was lost
+        announce();      // by the process that stays
         return true;
     }
 
@@ -261,6 +264,7 @@ private:
     bool hear() {
         const wire::Received received = wire::receive(connection_.get());
         if (received.kind != wire::Received::Kind::kMessage) return false;
+        if (std::holds_alternative<wire::Start>(received.message)) waits_ = false;
         const auto* waits = std::get_if<wire::Waits>(&received.message);
         if (!waits || told_) return true;
         Wait wait{wait_reason_from(waits->reason.view()), {}};
@@ -278,6 +282,7 @@ private:
     os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
+    bool waits_ = false;  ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};

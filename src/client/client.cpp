@@ -1,6 +1,5 @@
 #include "client/client.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,8 +12,7 @@
 #include <new>
 
 #include "base/text.h"
-#include "device/cuda/cuda_client_memory.h"
-#include "device/host/host_client_memory.h"
+#include "device/device.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/socket.h"
@@ -67,14 +65,14 @@ Client::Client(Identity identity)
       }()) {}
 
 Client::~Client() {
-    if (helper_runs_) {
+    if (helper_.is_there()) {
         stopping_ = true;
         signal_through(stop_);
-        ::pthread_join(helper_, nullptr);
+        helper_.join();
     }
-    if (has_substitute_) {
+    if (substitute_.is_there()) {
         alone_ = true;  // it gives up
-        ::pthread_join(substitute_, nullptr);
+        substitute_.join();
     }
     memory_.reset();
     if (page_) ::munmap(page_, kControlPageSize);
@@ -141,15 +139,14 @@ Result<bool> Client::connect(bool again) {
     if (!memory_) {
         const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
         device_name_ = std::string(welcome->device.view());
-        auto device = device_name_ == "cuda" ? device::make_cuda_client_memory(capacity, std::string(welcome->gpu.view()))
-                                             : device::make_host_client_memory(capacity);
+        auto device = device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
-        if (!device_->is_host()) stays_here_ = true;  // paging is for the host, so far
+        if (!device_->pager) stays_here_ = true;
     }
     os::receive_without_limit(socket.value().get());
     {
@@ -171,29 +168,17 @@ Result<bool> Client::attach() {
         static_cast<Client*>(self)->help();
         return nullptr;
     };
-    helper_runs_ = start_thread(run, helper_);
-    if (helper_runs_) return true;
+    if (helper_.start(run, this)) return true;
     send(wire::Leave{});
     go_alone();
     return Error{"no thread for the helper"};
-}
-
-/// One that does not take signals that are meant for the job.
-bool Client::start_thread(void* (*run)(void*), pthread_t& thread) {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = ::pthread_create(&thread, nullptr, run, this) == 0;
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
 }
 
 bool Client::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
-        if (device_) device_->drain();  // the lane is another's at once
+        if (device_) device_->fences->drain();  // the lane is another's at once
         send(wire::Leave{});
     }
     return true;
@@ -203,9 +188,9 @@ void Client::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
-    for (int ms = 0; ms < 50 && !device_->passed(); ++ms)
+    for (int ms = 0; ms < 50 && !device_->fences->passed(); ++ms)
         os::sleep_for(milliseconds(1));  // the last of it is mostly about to end
-    if (device_->passed()) page_->quiet.store(1, std::memory_order_relaxed);
+    if (device_->fences->passed()) page_->quiet.store(1, std::memory_order_relaxed);
     exiting_ = true;
 }
 
@@ -266,14 +251,14 @@ void Client::fail(const char* why) {
 }
 
 void Client::stop_sharing() {
-    if (failed_.exchange(true) || !helper_runs_) return;
+    if (failed_.exchange(true) || !helper_.is_there()) return;
     const std::lock_guard lock(socket_mutex_);
     if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper sees to the rest
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterations
 
-/// A second thread inside iterations: see Note [Other threads] in memory.cpp.
+/// A second thread inside iterations: see Note [Other threads] in memory_changes.cpp.
 void Client::note_thread() {
     tls.known = generation_;
     const int me = os::this_thread();
@@ -371,8 +356,8 @@ bool Client::tidy() {
 
 /// Before the lane changes hands.
 void Client::drain() {
-    device_->drain();
-    const std::optional<std::uint64_t> lost = device_->ns_lost();
+    device_->fences->drain();
+    const std::optional<std::uint64_t> lost = device_->fences->ns_lost();
     if (!lost) return;
     const std::uint64_t before = page_->turn_cost_ns.load(std::memory_order_relaxed);
     page_->turn_cost_ns.store(before == 0 ? *lost : before - before / 8 + *lost / 8, std::memory_order_relaxed);
@@ -393,15 +378,14 @@ void Client::forgo() {
     never_page_out();
     const std::lock_guard lock(substitute_mutex_);
     if (substitute_waits_.exchange(true)) return;  // there is one already
-    if (has_substitute_) ::pthread_join(substitute_, nullptr);
+    substitute_.join();
     const auto wait_instead = [](void* self) -> void* {
         auto* client = static_cast<Client*>(self);
         if (client->begin() == SALUS_OK) client->end({0});
         client->substitute_waits_ = false;
         return nullptr;
     };
-    has_substitute_ = start_thread(wait_instead, substitute_);
-    if (!has_substitute_) substitute_waits_ = false;
+    if (!substitute_.start(wait_instead, this)) substitute_waits_ = false;
 }
 
 void Client::count(std::uint64_t iterations) {
@@ -420,7 +404,7 @@ salus_status Client::end(Turns::Count count) {
     if (tls.place >= 0) threads_inside_.leave(std::exchange(tls.place, -1));
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
-        device_->asynchronous(), count, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
 
@@ -454,7 +438,7 @@ void Client::wait_for_stream(device::Stream stream) {
     if (memory_ && !in_child_) memory_->wait_for_stream(stream);
 }
 
-std::array<const std::byte*, 2> Client::windows() const { return {device_->lane_window(), device_->private_window()}; }
+std::array<const std::byte*, 2> Client::windows() const { return {device_->lane->start(), device_->own->start()}; }
 
 void Client::free(void* block) {
     if (memory_ && !in_child_) return memory_->free(block, tls.gated_by || tls.works_for_others);
@@ -472,21 +456,23 @@ bool Client::ask(Needs all) {
     if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
-    answer_ = Answer::kNone;
+    const wire::Need need = asking_.ask(all.persistent, all.ephemeral);
     lock.unlock();
-    send(wire::Need{all.persistent, all.ephemeral});
+    send(need);
     lock.lock();
     // The room is told first, and the larger lane comes after it.
+    using Outcome = attachment::Asking::Outcome;
     const auto complete = [&] {
-        if (alone_ || lost_ || answer_ == Answer::kDenied) return true;
-        return answer_ == Answer::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
+        if (alone_ || lost_ || asking_.outcome() == Outcome::kDenied) return true;
+        return asking_.outcome() == Outcome::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
     };
     while (!answered_.wait_for(lock, std::chrono::seconds(1), complete)) {
         if (!keeps_descriptors()) lost_ = true;  // no answer will come
     }
     if (lost_) return true;  // nobody to ask: the iteration must be finished
-    if (answer_ == Answer::kGiven) given_ = all;
-    return answer_ == Answer::kGiven;
+    if (asking_.outcome() != Outcome::kGiven) return false;
+    given_ = all;
+    return true;
 }
 
 void Client::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }
@@ -523,7 +509,9 @@ void Client::after_fork_in_parent() {
 void Client::after_fork_in_child() {
     if (in_child_) return;
     if (memory_) memory_->after_fork_in_child();
-    helper_runs_ = false;
+    helper_.forget();
+    substitute_.forget();
+    substitute_waits_ = false;
     in_child_ = true;
     alone_ = true;
     page_ = nullptr;  // not inherited

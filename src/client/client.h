@@ -4,8 +4,6 @@
 // under a lock. Lifetime: until salus_detach; a process that just ends takes the helper with it, and the service sees it go.
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -14,8 +12,10 @@
 #include <optional>
 #include <string>
 
+#include "attachment/requests.h"
 #include "base/result.h"
 #include "client/memory.h"
+#include "client/own_thread.h"
 #include "client/threads_inside.h"
 #include "client/turns.h"
 #include "device/device.h"
@@ -63,7 +63,7 @@ public:
     Memory* memory() const { return memory_.get(); }
     /// "host", "cuda".
     const std::string& device() const { return device_name_; }
-    int device_ordinal() const { return device_ ? device_->ordinal() : 0; }
+    int device_ordinal() const { return device_ ? device_->ordinal : 0; }
     void free(void* block);
     std::uint64_t give_back();
     bool in_lane(const void* block);
@@ -82,9 +82,9 @@ public:
     /// This thread, inside an iteration, waits for threads that work for it; or no longer.
     void delegate(bool delegates);
     /// True if the helper cannot be told to end, so that this object must stay.
-    bool must_stay() const { return helper_runs_ && descriptors_lost_; }
+    bool must_stay() const { return helper_.is_there() && descriptors_lost_; }
     /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
-    std::size_t window_size() const { return device_ ? device_->window_size() : 0; }
+    std::size_t window_size() const { return device_ ? device_->own->size() : 0; }
     std::array<const std::byte*, 2> windows() const;
 
     // ---- around fork ----
@@ -105,7 +105,6 @@ private:
     void notify();
     bool keeps_descriptors();
     void lose_descriptors();
-    bool start_thread(void* (*run)(void*), pthread_t& thread);
     bool tidy();
     void drain();
     Result<bool> connect(bool again);
@@ -119,14 +118,9 @@ private:
     // ---- the helper (helper.cpp) ----
     void help();
     bool handle(wire::Received received);
-    void on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces);
-    void on(const wire::MapLane& message);
-    void on(const wire::UnmapLane& message);
-    void on(const wire::Revoke& message);
-    void on(const wire::Room& message);
-    void on(const wire::Deny& message);
-    void on(const wire::PageOut& message);
-    void on(const wire::PageIn& message);
+    void serve(const wire::Message& message, std::vector<os::Descriptor> pieces);
+    bool perform(const attachment::Request& request, std::vector<os::Descriptor> pieces);
+    void on(const wire::NeedAnswer& message);
     void on(const wire::Refuse& message);
     bool end_attachment();
     bool reattach();
@@ -144,10 +138,9 @@ private:
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
-    std::unique_ptr<device::ClientMemory> device_;
+    std::unique_ptr<device::ClientDevice> device_;
     std::unique_ptr<Memory> memory_;  ///< none if it never was attached
-    pthread_t helper_{};
-    bool helper_runs_ = false;
+    OwnThread helper_;
 
     std::mutex socket_mutex_;
     os::GuardedDescriptor socket_;  ///< changes only when the helper attaches again
@@ -159,7 +152,7 @@ private:
     std::atomic<std::uint64_t> boundaries_{0};
     std::mutex ask_mutex_;
     std::condition_variable answered_;
-    enum class Answer : std::uint8_t { kNone, kGiven, kDenied } answer_ = Answer::kNone;
+    attachment::Asking asking_;
 
     std::atomic<bool> alone_{true};  ///< no turns, no lane
     std::atomic<bool> in_child_{false};
@@ -178,14 +171,12 @@ private:
     std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries
     std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
     std::mutex substitute_mutex_;
-    pthread_t substitute_{};  ///< waits in place of a thread that will not come back; see forgo()
-    bool has_substitute_ = false;
+    OwnThread substitute_;  ///< waits in place of a thread that will not come back; see forgo()
     std::atomic<bool> substitute_waits_{false};
     bool parked_ = false;  ///< a thread waits in begin(), and does not come out while this lock is held
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
-    std::uint32_t lane_ = 0;  ///< helper only
-    bool has_lane_ = false;
+    attachment::Requests requests_;  ///< helper only
     bool sent_away_ = false;
 };
 

@@ -52,75 +52,62 @@ void Client::help() {
 bool Client::handle(wire::Received received) {
     if (received.kind == wire::Received::Kind::kNothingNow) return true;
     if (received.kind != wire::Received::Kind::kMessage) return false;
-    std::visit(
-        [&]<typename T>(const T& message) {
-            if constexpr (std::is_same_v<T, wire::LanePieces>) on(message, pieces_of(received));
-            else if constexpr (std::is_same_v<T, wire::Sorry>)
-                sent_away_ = warn("the service says: " + std::string(message.why.view()));
-            else if constexpr (requires { this->on(message); }) on(message);
-        },
-        received.message);
+    if (const auto* sorry = std::get_if<wire::Sorry>(&received.message)) {
+        sent_away_ = warn("the service says: " + std::string(sorry->why.view()));
+    } else if (const auto* answer = std::get_if<wire::NeedAnswer>(&received.message)) {
+        on(*answer);
+    } else if (const auto* refuse = std::get_if<wire::Refuse>(&received.message)) {
+        on(*refuse);
+    } else {
+        serve(received.message, pieces_of(received));
+    }
     return !sent_away_;
 }
 
-void Client::on(const wire::LanePieces& message, std::vector<os::Descriptor> pieces) {
-    if (message.first == 0) lane_ = message.lane;
-    has_lane_ = (message.first == 0 || (has_lane_ && lane_ == message.lane)) &&
-                memory_->add_lane_memory(message.first, std::move(pieces));
-    if (!has_lane_) fail("a lane's memory cannot be had");
-}
-
-void Client::on(const wire::MapLane& message) {
-    // After a restart of the service it may be paged out without the service's knowing.
-    const bool ok = memory_->page_in() && has_lane_ && lane_ == message.lane && memory_->map_lane(message.size);
-    if (ok) send(wire::Acknowledge{message.lane, message.version});
-    else fail("a lane cannot be mapped");
-    tell_askers();
-}
-
-void Client::on(const wire::UnmapLane& message) {
-    if (has_lane_ && lane_ == message.lane) {
-        memory_->unmap_lane();
-        has_lane_ = false;
-    }
-    send(wire::Acknowledge{message.lane, message.version});
-}
-
-void Client::on(const wire::Revoke&) {
-    if (turns_->word().state != control::State::kRevoked) return;
-    drain();
-    turns_->acknowledge();
-}
-
-void Client::on(const wire::Room& message) {
-    memory_->set_room(message.persistent);
-    {
-        const std::lock_guard lock(ask_mutex_);
-        answer_ = Answer::kGiven;
-    }
-    tell_askers();
-}
-
-void Client::on(const wire::Deny&) {
-    {
-        const std::lock_guard lock(ask_mutex_);
-        answer_ = Answer::kDenied;
-    }
-    tell_askers();
-}
-
-void Client::on(const wire::PageOut&) {
+void Client::serve(const wire::Message& message, std::vector<os::Descriptor> pieces) {
+    // No thread comes out of begin() while this lock is held.
+    std::unique_lock lock(paging_mutex_, std::defer_lock);
+    const bool pages_out = std::holds_alternative<wire::PageOut>(message);
     const control::Word word = turns_->word();
-    const std::lock_guard lock(paging_mutex_);
-    const bool parked = parked_ && word.state == control::State::kFree && word.want;
-    if (!parked || stays_here_) return send(wire::Unpageable{stays_here_ ? 1u : 0u});
-    if (memory_->page_out()) send(wire::PagedOut{});
-    else send(wire::Unpageable{1});
+    if (pages_out) lock.lock();
+    const attachment::Requests::Step step = requests_.on(message, {word, pages_out && parked_, stays_here_});
+    if (step.say) send(*step.say);
+    if (std::holds_alternative<std::monostate>(step.todo)) return;
+    const bool ok = perform(step.todo, std::move(pieces));
+    if (failed_) return;
+    if (const auto answer = attachment::Requests::answer(step.todo, ok)) send(*answer);
+    tell_askers();  // a lane may have grown
 }
 
-void Client::on(const wire::PageIn&) {
-    if (memory_->page_in()) send(wire::PagedIn{});
-    else fail("memory that was paged out cannot be read back");
+bool Client::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
+    namespace request_of = attachment::request;
+    if (const auto* take = std::get_if<request_of::TakePieces>(&request)) {
+        if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("a lane's memory cannot be had");
+    } else if (const auto* map = std::get_if<request_of::MapLane>(&request)) {
+        // After a restart of the service it may be paged out without the service's knowing.
+        if (!memory_->page_in() || !memory_->map_lane(map->size)) fail("a lane cannot be mapped");
+    } else if (std::holds_alternative<request_of::UnmapLane>(request)) {
+        memory_->unmap_lane();
+    } else if (std::holds_alternative<request_of::Drain>(request)) {
+        drain();
+        turns_->acknowledge();
+    } else if (std::holds_alternative<request_of::PageOut>(request)) {
+        return memory_->page_out();
+    } else if (std::holds_alternative<request_of::PageIn>(request)) {
+        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+    } else {
+        fail("the service names a lane of which it has sent no memory");
+    }
+    return true;
+}
+
+void Client::on(const wire::NeedAnswer& message) {
+    if (message.given != 0) memory_->set_room(message.persistent);
+    {
+        const std::lock_guard lock(ask_mutex_);
+        asking_.on(message);
+    }
+    tell_askers();
 }
 
 void Client::on(const wire::Refuse& message) {
@@ -169,7 +156,7 @@ bool Client::end_attachment() {
         if (!pause()) return false;
     }
     memory_->unmap_lane();
-    has_lane_ = false;
+    requests_.forget_lane();
     if (failed_) send(wire::Leave{});
     if (failed_ || sent_away_) go_alone();
     return true;

@@ -5,8 +5,8 @@
 
 namespace salus::client {
 
-void Leftovers::add(device::Range range, std::uint64_t iteration) {
-    ranges_[range.offset] = {range.size, iteration};
+void Leftovers::add(device::Range range, Age age) {
+    ranges_[range.offset] = {range.size, age};
     bytes_ += range.size;
 }
 
@@ -28,8 +28,8 @@ std::vector<device::Range> Leftovers::take(device::Range range) {
         bytes_ -= freed.size;
         if (offset > seen) missing.push_back({seen, offset - seen});
         seen = std::min(freed_end, end);
-        if (offset < range.offset) add({offset, range.offset - offset}, freed.iteration);
-        if (freed_end > end) add({end, freed_end - end}, freed.iteration);
+        if (offset < range.offset) add({offset, range.offset - offset}, freed.age);
+        if (freed_end > end) add({end, freed_end - end}, freed.age);
     }
     if (seen < end) missing.push_back({seen, end - seen});
     return missing;
@@ -37,12 +37,12 @@ std::vector<device::Range> Leftovers::take(device::Range range) {
 
 bool Leftovers::any_before(std::uint64_t iteration) const {
     return std::any_of(ranges_.begin(), ranges_.end(),
-                       [&](const auto& entry) { return entry.second.iteration < iteration; });
+                       [&](const auto& entry) { return entry.second.age.iteration < iteration; });
 }
 
-void Leftovers::give_back_before(std::uint64_t iteration) {
+void Leftovers::give_back_before(std::uint64_t iteration, std::uint64_t mark) {
     for (auto it = ranges_.begin(); it != ranges_.end();) {
-        if (it->second.iteration >= iteration) {
+        if (it->second.age.iteration >= iteration || it->second.age.mark >= mark) {
             ++it;
             continue;
         }

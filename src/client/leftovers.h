@@ -18,21 +18,26 @@ public:
     /// `give_back` lets go of a range's pages.
     explicit Leftovers(std::function<void(device::Range)> give_back) : give_back_(std::move(give_back)) {}
 
-    /// A range was freed in this iteration.
-    void add(device::Range range, std::uint64_t iteration);
+    /// When a range was freed: in this iteration, and after this mark; see Note [Streams].
+    struct Age {
+        std::uint64_t iteration = 0;
+        std::uint64_t mark = 0;
+    };
+    static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+
+    void add(device::Range range, Age age);
     /// A range is used again: what of it is here is here no more. Returns the parts that were not.
     std::vector<device::Range> take(device::Range range);
     bool any_before(std::uint64_t iteration) const;
-    /// Gives back what was freed before this iteration.
-    void give_back_before(std::uint64_t iteration);
-    void give_back_all() { give_back_before(~std::uint64_t{0}); }
+    /// Gives back what was freed before this iteration and before this mark, which has passed.
+    void give_back_before(std::uint64_t iteration, std::uint64_t mark);
 
     std::uint64_t bytes() const { return bytes_; }
 
 private:
     struct Freed {
         std::uint64_t size;
-        std::uint64_t iteration;
+        Age age;
     };
     std::map<std::uint64_t, Freed> ranges_;  ///< by offset; they do not overlap
     std::uint64_t bytes_ = 0;

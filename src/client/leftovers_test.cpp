@@ -20,23 +20,32 @@ struct Given {
 
 TEST(Leftovers, AreGivenBackWhenNobodyCame) {
     Given given;
-    given.leftovers.add({10, 5}, 3);
-    given.leftovers.add({20, 5}, 4);
-    given.leftovers.give_back_before(3);
+    given.leftovers.add({10, 5}, {3, 0});
+    given.leftovers.add({20, 5}, {4, 0});
+    given.leftovers.give_back_before(3, Leftovers::kAll);
     EXPECT_TRUE(given.units.empty());
-    given.leftovers.give_back_before(4);
+    given.leftovers.give_back_before(4, Leftovers::kAll);
     EXPECT_EQ(given.units, (std::set<std::uint64_t>{10, 11, 12, 13, 14}));
     EXPECT_EQ(given.leftovers.bytes(), 5u);
 }
 
 TEST(Leftovers, WhatIsTakenAgainIsNotGivenBack) {
     Given given;
-    given.leftovers.add({0, 10}, 1);
+    given.leftovers.add({0, 10}, {1, 0});
     given.leftovers.take({3, 4});
     EXPECT_EQ(given.leftovers.bytes(), 6u);
-    given.leftovers.give_back_all();
+    given.leftovers.give_back_before(Leftovers::kAll, Leftovers::kAll);
     EXPECT_EQ(given.units, (std::set<std::uint64_t>{0, 1, 2, 7, 8, 9}));
     EXPECT_EQ(given.leftovers.bytes(), 0u);
+}
+
+TEST(Leftovers, WhatMayBeInUseByWorkInFlightIsNotGivenBack) {
+    Given given;
+    given.leftovers.add({0, 2}, {1, 7});
+    given.leftovers.add({10, 2}, {1, 8});
+    given.leftovers.give_back_before(Leftovers::kAll, 8);  // what was freed since mark 8 is not through
+    EXPECT_EQ(given.units, (std::set<std::uint64_t>{0, 1}));
+    EXPECT_EQ(given.leftovers.bytes(), 2u);
 }
 
 TEST(Leftovers, AgreeWithASetOfUnits) {
@@ -52,7 +61,7 @@ TEST(Leftovers, AgreeWithASetOfUnits) {
             none_used = none_used && !used[at];
         }
         if (all_used) {
-            given.leftovers.add({offset, size}, static_cast<std::uint64_t>(step));
+            given.leftovers.add({offset, size}, {static_cast<std::uint64_t>(step), 0});
             for (std::uint64_t at = offset; at < offset + size; ++at) used[at] = false, here.insert(at);
         } else if (none_used) {
             std::set<std::uint64_t> missing;
@@ -66,7 +75,7 @@ TEST(Leftovers, AgreeWithASetOfUnits) {
         }
         ASSERT_EQ(given.leftovers.bytes(), here.size());
     }
-    given.leftovers.give_back_all();
+    given.leftovers.give_back_before(Leftovers::kAll, Leftovers::kAll);
     EXPECT_EQ(given.units, here);
 }
 

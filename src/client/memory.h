@@ -1,21 +1,45 @@
-// A client's memory: lane or private, what it learns of its P and T, evacuation, paging.
+// A client's memory: every block that its process has from Salus, and the windows that these lie in.
 //
 // Thread-safe. Threads of the job allocate and free; the helper maps lanes and pages. Nothing here knows of sockets or
 // turns: who is inside an iteration is told, and what cannot be had without asking is asked through Provider.
+//
+// Its parts keep books, each for itself, and know nothing of each other or of locks:
+//
+//   LaneHeap      the lane's window: what is placed there, what was evacuated, where the lane has to come back
+//   PrivateHeap   the private window, the memory behind it, what is kept of it for later, and how much is in use
+//   WorkInFlight  the home stream, marks on the device's work, freed blocks that wait for it
+//   Profile       what was learned of P and T, and of which blocks die
+//   Paging        whether the memory is out, and what was freed meanwhile
+//
+// Two locks, taken in this order:
+//
+//   changes_   Whoever changes what the lane's window shows, or pages, holds it from beginning to end, also while it waits
+//              for the device or a disk. It guards device::LaneWindow and device::Pager. No allocation ever takes it; a free
+//              takes it only if nobody has it.
+//   books_     Guards all the books, device::PrivateWindow, and the calls of device::Fences that do not wait. It is held for
+//              moments: nobody waits for the device, a disk or the service with it.
+//
+// So a block may be freed, and others allocated, while somebody waits for the device or moves memory. Three rules make that
+// safe. Marks are numbered, and each wait frees only what was freed before its own mark (Note [Streams]). A block that is
+// freed while it is evacuated keeps its place until that is done (LaneHeap). And nothing new is placed in a lane that is
+// being cleared: it becomes private.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
-#include "client/arena.h"
-#include "client/leftovers.h"
-#include "client/predictor.h"
+#include "client/block.h"
+#include "client/lane_heap.h"
+#include "client/paging.h"
+#include "client/private_heap.h"
+#include "client/profile.h"
+#include "client/work_in_flight.h"
 #include "device/device.h"
 #include "os/descriptor.h"
 #include "wire/control_page.h"
@@ -27,13 +51,7 @@ inline constexpr std::size_t kManagedMin = std::size_t{1} << 20;
 
 enum class Kind : std::uint8_t { kPersistent, kEphemeral, kAuto };
 
-/// Bytes that a client needs.
-struct Needs {
-    std::uint64_t persistent = 0;
-    std::uint64_t ephemeral = 0;
-};
-
-/// Where more memory comes from. Called without the memory lock.
+/// Where more memory comes from. Called without any lock.
 class Provider {
 public:
     virtual ~Provider() = default;
@@ -46,8 +64,7 @@ public:
 class Memory {
 public:
     /// The page, the device and the provider must outlive this.
-    Memory(ControlPage& page, device::ClientMemory& device, Provider& provider);
-    ~Memory();
+    Memory(ControlPage& page, device::ClientDevice& device, Provider& provider);
 
     /// nullptr if it cannot be had. `inside`: this thread is inside an iteration.
     void* allocate(std::size_t size, Kind kind, bool inside);
@@ -78,16 +95,16 @@ public:
 
     // ---- turns; called by the thread that enters first or leaves last ----
     /// An iteration of this kind begins: those of one kind allocate alike.
-    void iteration_begins(std::uint64_t kind) { kind_.store(kind, std::memory_order_relaxed); }
+    void iteration_begins(std::uint64_t kind) { profile_.iteration_begins(kind); }
     /// A grant was taken up. The service knows the demand that is on the page: that much may be used.
     void turn_begins();
     /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
     bool boundary();
 
     /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
-    void mispredict_every(std::uint64_t iterations) { mispredict_every_ = iterations; }
+    void mispredict_every(std::uint64_t iterations) { profile_.mispredict_every(iterations); }
     /// For tests: what Note [Streams] forbids is done.
-    void reuse_at_once() { reuse_at_once_ = true; }
+    void reuse_at_once() { work_.reuse_at_once(); }
 
     // ---- the helper ----
     /// Further pieces of the lane's memory; the first ones replace the lane that was there.
@@ -105,7 +122,7 @@ public:
     void set_alone(bool alone);
 
     /// Whether the address is in one of the windows.
-    bool owns(const void* block) const;
+    bool owns(const void* block) const { return device_.lane->contains(block) || device_.own->contains(block); }
 
     // ---- fork; nothing may change in between ----
     /// The child inherits no lane, and is to have a copy of what is alive there.
@@ -115,126 +132,90 @@ public:
     void after_fork_in_child();
 
 private:
-    enum class Place : std::uint8_t { kLane, kEvacuated, kPrivate };
-    struct Block {
-        std::uint64_t offset = 0;
-        std::uint64_t size = 0;  ///< as the arena counts
-        Place place{};
-        device::Stream stream = 0;
-        std::vector<device::Stream> others{};  ///< that use it, too
-        bool has_ticket = false;
-        Predictor::Ticket ticket{};
-        std::uint64_t iteration = 0;  ///< in which it was born
-    };
-    /// What happened since the last boundary, for the replay.
-    struct Step {
-        bool allocated;
-        bool has_ticket;
-        Predictor::Ticket ticket;
-        std::uint64_t size;
-    };
-    /// The largest value of the last iterations; forgets slowly.
-    class RecentMax {
-    public:
-        void add(std::uint64_t value);
-        std::uint64_t get() const { return now_ > before_ ? now_ : before_; }
+    using Books = std::unique_lock<std::mutex>;
+    using Mark = WorkInFlight::Mark;
+    static constexpr Mark kAll = Leftovers::kAll;
 
-    private:
-        static constexpr unsigned kWindow = 16;
-        std::uint64_t now_ = 0;
-        std::uint64_t before_ = 0;
-        unsigned count_ = 0;
-    };
+    // A function that takes `books` requires that they are locked; it may unlock them while it waits, and leaves them
+    // locked. The others say what they require.
 
-    /// Every call from outside takes it. See Note [Nobody waits to free].
-    std::unique_lock<std::mutex> lock() {
-        std::unique_lock lock(mutex_);
+    Books open_books() {
+        Books books(books_);
         free_deferred();
-        return lock;
+        return books;
     }
-    /// REQUIRES: the lock.
+    /// For what takes long: others use the books meanwhile.
+    template <typename Wait>
+    auto without(Books& books, const Wait& wait) {
+        books.unlock();
+        if constexpr (std::is_void_v<decltype(wait())>) {
+            wait();
+            books = open_books();
+        } else {
+            auto result = wait();
+            books = open_books();
+            return result;
+        }
+    }
+    /// REQUIRES: books_. See Note [Nobody waits to free].
     void free_deferred() {
         if (any_deferred_.load(std::memory_order_acquire)) free_all_deferred();
     }
-    void free_now(void* start, bool inside);
     void free_all_deferred();
-    bool mispredicts() const { return mispredict_every_ > 0 && iteration_ % mispredict_every_ == 0; }
-    void* allocate_managed(std::unique_lock<std::mutex>& lock, std::uint64_t size, Kind kind, bool inside);
-    void* allocate_in_lane(std::unique_lock<std::mutex>& lock, std::uint64_t size, const Predictor::Allocation& allocation);
-    void* allocate_private(std::unique_lock<std::mutex>& lock, std::uint64_t size, bool inside,
-                           const Predictor::Allocation* allocation);
-    void* enter(Place place, std::uint64_t offset, std::uint64_t size, const Predictor::Allocation* allocation);
-    bool back(device::Range range);
-    void release(const Block& block);
-    void note_uses(const Block& block);
-    void release_late();
-    void mark_streams();
-    bool wait_for_late();
+    void free_now(void* start, bool inside);
+
+    void* allocate_managed(Books& books, std::uint64_t size, Kind kind, bool inside);
+    void* allocate_in_lane(Books& books, std::uint64_t size, const Birth& birth);
+    void* allocate_private(Books& books, std::uint64_t size, bool inside, const Birth& birth);
+    bool back(Books& books, device::Range range);
+    std::optional<Mark> settle(Books& books);
+    void give_back_leftovers(Books& books, std::optional<Mark> passed, Mark last);
+    void change_home(Books& books);
+    bool clear_at_boundary(Books& books, Mark mark);
+
+    // REQUIRES: books_.
+    void* enter(Place place, device::Range range, const Birth& birth);
+    void release(const Block& block, Mark freed_after);
+    void release_late(Mark passed);
     void look_after_late();
-    void change_home();
-    void note_held();
-    void leave_lane();
-    bool evacuate(Block& block);
-    void bring_back_lane();
+    std::optional<Mark> mark_midway();
     void learn();
-    Needs replay() const;
-    void note(const Step& step);
     void count_private(std::int64_t change);
-    bool clear_lane();
+    void note_held();
+    std::uint64_t backed() const { return device_.lane->backed() + device_.own->backed(); }
+
+    // REQUIRES: changes_, and not books_.
+    bool clear_lane(Mark mark);
     bool evacuate_all();
-    void let_go(device::Range range);
-    void give_back_leftovers(bool drained, bool passed);
+    void evacuate(device::Range range);
+    void bring_back_lane(Mark passed);
+    void leave_lane();
 
     ControlPage& page_;
-    device::ClientMemory& device_;
+    device::ClientDevice& device_;
     Provider& provider_;
 
-    std::mutex mutex_;
+    std::mutex changes_;
+    std::mutex books_;
     struct Freed {
         void* start;
         bool inside;
     };
-    std::mutex deferred_mutex_;  ///< held for a moment only, whatever else is
+    std::mutex deferred_mutex_;  ///< the last in the order; held for a moment only
     std::vector<Freed> deferred_;
     std::atomic<bool> any_deferred_{false};
-    Predictor predictor_;
-    Arena lane_{0};
-    Arena private_;
-    Leftovers leftovers_;
+
+    WorkInFlight work_;
+    LaneHeap lane_;
+    PrivateHeap private_;
+    Profile profile_;
+    Paging paging_;
     std::unordered_map<const void*, Block> blocks_;
-    std::vector<Step> steps_;
-    std::uint64_t iteration_ = 0;
-    std::atomic<std::uint64_t> kind_{0};
-    std::size_t lane_blocks_ = 0;  ///< alive in the lane
-    std::uint64_t mapped_ = 0;
-    std::uint64_t room_ = 0;
-    std::uint64_t in_use_ = 0;       ///< private: managed, evacuated and small blocks
-    std::uint64_t peak_ = 0;         ///< of it, since the last boundary
-    std::uint64_t at_boundary_ = 0;  ///< in_use_ at the last one
-    std::uint64_t missed_ = 0;       ///< private bytes of this iteration that died in it
-    std::uint64_t observed_ = 0;
-    RecentMax persistent_;
-    RecentMax ephemeral_;
-    std::uint64_t mispredict_every_ = 0;
+    std::uint64_t room_ = 0;      ///< of private memory, that may be used inside an iteration
+    std::uint64_t observed_ = 0;  ///< what the service was last told that is in use
     Usage usage_;
-    bool paged_ = false;
     bool alone_ = true;
     bool threaded_ = false;
-
-    // See Note [Streams].
-    struct Late {
-        Block block;
-        std::uint64_t fences;  ///< before it was freed
-    };
-    device::Stream home_ = 0;
-    bool has_home_ = false;
-    bool used_home_ = false;                 ///< in this iteration
-    std::optional<device::Stream> refused_;  ///< a stream that was turned away in this iteration
-    std::vector<Late> late_;
-    std::uint64_t late_bytes_ = 0;
-    std::uint64_t fences_ = 0;
-    std::vector<device::Range> dead_;  ///< evacuated, and freed since: the lane comes back there at the next boundary
-    bool reuse_at_once_ = false;
 };
 
 }  // namespace salus::client

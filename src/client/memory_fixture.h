@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "client/memory.h"
-#include "device/host/host_client_memory.h"
+#include "device/host/host_client_device.h"
 #include "device/host/host_lane_memory.h"
 #include "os/descriptor.h"
 
@@ -51,86 +51,37 @@ private:
     std::mutex mutex_;
 };
 
-/// The real device, except that some calls fail when a test says so.
-class Device : public device::ClientMemory {
+/// The real device, except that some calls fail, or wait, when a test says so.
+class Device {
 public:
-    explicit Device(std::unique_ptr<device::ClientMemory> real) : real_(std::move(real)) {}
+    explicit Device(std::unique_ptr<device::ClientDevice> real) : real_(std::move(real)) {
+        scripted_.traits = real_->traits;
+        scripted_.lane = std::make_unique<Lane>(*this);
+        scripted_.own = std::make_unique<Own>(*this);
+        scripted_.pager = std::make_unique<Pager>(*this);
+        scripted_.fences = std::make_unique<Fences>(*this);
+    }
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
 
-    std::byte* lane_window() const override { return real_->lane_window(); }
-    std::byte* private_window() const override { return real_->private_window(); }
-    std::uint64_t window_size() const override { return real_->window_size(); }
-    bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
-        return real_->add_lane_memory(first, std::move(pieces));
-    }
-    bool resize_lane(std::uint64_t size) override {
-        if (size < shown_) takes_out("resize_lane");
-        if (fail_map_lane || !real_->resize_lane(size)) return false;
-        shown_ = size;
-        return true;
-    }
-    void drop_lane() override {
-        if (shown_ > 0) takes_out("drop_lane");
-        shown_ = 0;
-        real_->drop_lane();
-    }
-    bool make_private(device::Range range) override {
-        takes_out("make_private");
-        return !fail_make_private && held + range.size <= held_most_to_evacuate && real_->make_private(range);
-    }
-    bool restore_lane(device::Range range) override {
-        takes_out("restore_lane");
-        return !fail_map_lane && real_->restore_lane(range);
-    }
-    bool back_private(device::Range range) override {
-        if (fail_back_private || held + range.size > held_most || !real_->back_private(range)) return false;
-        held += range.size;
-        return true;
-    }
-    void discard_private(device::Range range) override {
-        takes_out("discard_private");
-        held -= range.size;
-        real_->discard_private(range);
-    }
-    bool page_out(const std::vector<device::Range>& own) override { return real_->page_out(own); }
-    bool page_in() override { return real_->page_in(); }
-    void forget_paged(const std::byte* start) override { real_->forget_paged(start); }
-    void in_parent() override { real_->in_parent(); }
-    void prepare_fork(const std::vector<device::Range>& ranges) override { real_->prepare_fork(ranges); }
-    void in_child() override { real_->in_child(); }
-    bool asynchronous() const override { return work_in_flight || real_->asynchronous(); }
-    void uses(device::Stream stream) override { used.insert(stream); }
-    bool order(device::Stream first, device::Stream second) override {
-        if (!fail_order) ordered.push_back({first, second});
-        return !fail_order;
-    }
-    void fence() override {
-        ++fences;
-        marked = std::exchange(used, {});
-    }
-    bool passed() override { return has_passed && !capturing; }
-    bool captures() const override { return capturing; }
-    void drain() override {
-        ++drains;
-        if (on_drain) on_drain();
-    }
-    bool drain_everything() override {
-        ++drains_of_everything;
-        if (on_drain) on_drain();
-        return !fail_drain;
-    }
-    void turn_begins(device::Stream) override {}
-    std::optional<std::uint64_t> ns_lost() override { return std::nullopt; }
-    std::uint64_t lane_unit() const override { return real_->lane_unit(); }
-    int ordinal() const override { return real_->ordinal(); }
-    bool is_host() const override { return real_->is_host(); }
-    std::uint64_t backed() const override { return work_in_flight ? held : real_->backed(); }
+    device::ClientDevice& client() { return scripted_; }
+    std::byte* lane_window() const { return real_->lane->start(); }
+    std::byte* private_window() const { return real_->own->start(); }
+    std::uint64_t window_size() const { return real_->own->size(); }
 
+private:
+    std::unique_ptr<device::ClientDevice> real_;
+    device::ClientDevice scripted_;
+    std::uint64_t shown_ = 0;  ///< of the lane
+
+public:
     bool fail_map_lane = false;
     bool fail_make_private = false;
     bool fail_back_private = false;
     bool fail_drain = false;
     bool fail_order = false;
-    bool work_in_flight = false;  ///< as on a device that works by itself
+    bool stream_is_gone = false;                           ///< the first of those that are ordered
+    bool& work_in_flight = scripted_.traits.asynchronous;  ///< as on a device that works by itself
     bool has_passed = true;
     bool capturing = false;
     int fences = 0;
@@ -144,14 +95,119 @@ public:
     std::uint64_t held_most_to_evacuate = kPlenty;        ///< ... and for that
     std::function<void(const std::string&)> on_take_out;  ///< memory leaves the address space, by this call
     std::function<void()> on_drain;                       ///< what the device does before it has drained
+    std::function<void()> on_page_out;                    ///< ... before all is written
+    std::function<void()> on_page_in;                     ///< ... or read
+    std::function<void()> on_map_lane;                    ///< ... or the lane mapped
+    std::function<void()> on_make_private;                ///< ... or a block copied
 
 private:
+    struct Lane : device::LaneWindow {
+        explicit Lane(Device& device)
+            : LaneWindow(device.real_->lane->start(), device.real_->lane->size()),
+              device_(device),
+              real_(*device.real_->lane) {}
+        std::uint64_t backed() const override { return device_.work_in_flight ? 0 : real_.backed(); }
+        bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
+            return real_.add_memory(first, std::move(pieces));
+        }
+        bool resize(std::uint64_t wanted) override {
+            if (wanted < device_.shown_) device_.takes_out("resize_lane");
+            if (device_.on_map_lane) device_.on_map_lane();
+            if (device_.fail_map_lane || !real_.resize(wanted)) return false;
+            device_.shown_ = wanted;
+            return true;
+        }
+        void drop() override {
+            if (device_.shown_ > 0) device_.takes_out("drop_lane");
+            device_.shown_ = 0;
+            real_.drop();
+        }
+        bool make_private(device::Range range) override {
+            device_.takes_out("make_private");
+            if (device_.on_make_private) device_.on_make_private();
+            return !device_.fail_make_private && device_.held + range.size <= device_.held_most_to_evacuate &&
+                   real_.make_private(range);
+        }
+        bool restore(device::Range range) override {
+            device_.takes_out("restore_lane");
+            return !device_.fail_map_lane && real_.restore(range);
+        }
+        void before_fork(const std::vector<device::Range>& alive) override { real_.before_fork(alive); }
+        void after_fork_in_parent() override { real_.after_fork_in_parent(); }
+        void after_fork_in_child() override { real_.after_fork_in_child(); }
+
+        Device& device_;
+        device::LaneWindow& real_;
+    };
+    struct Own : device::PrivateWindow {
+        explicit Own(Device& device)
+            : PrivateWindow(device.real_->own->start(), device.real_->own->size()),
+              device_(device),
+              real_(*device.real_->own) {}
+        std::uint64_t backed() const override { return device_.work_in_flight ? device_.held : real_.backed(); }
+        bool back(device::Range range) override {
+            if (device_.fail_back_private || device_.held + range.size > device_.held_most || !real_.back(range))
+                return false;
+            device_.held += range.size;
+            return true;
+        }
+        void discard(device::Range range) override {
+            device_.takes_out("discard_private");
+            device_.held -= range.size;
+            real_.discard(range);
+        }
+
+        Device& device_;
+        device::PrivateWindow& real_;
+    };
+    struct Pager : device::Pager {
+        explicit Pager(Device& device) : device_(device), real_(*device.real_->pager) {}
+        bool page_out(const std::vector<device::Part>& parts) override {
+            if (device_.on_page_out) device_.on_page_out();
+            return real_.page_out(parts);
+        }
+        bool page_in() override {
+            if (device_.on_page_in) device_.on_page_in();
+            return real_.page_in();
+        }
+        void forget(const std::byte* start) override { real_.forget(start); }
+        void after_fork_in_parent() override { real_.after_fork_in_parent(); }
+        void after_fork_in_child() override { real_.after_fork_in_child(); }
+
+        Device& device_;
+        device::Pager& real_;
+    };
+    struct Fences : device::Fences {
+        explicit Fences(Device& device) : device_(device) {}
+        void uses(device::Stream stream) override { device_.used.insert(stream); }
+        Order order(device::Stream first, device::Stream second) override {
+            if (device_.stream_is_gone) return Order::kGone;
+            if (device_.fail_order) return Order::kNotNow;
+            device_.ordered.push_back({first, second});
+            return Order::kDone;
+        }
+        bool fence() override {
+            ++device_.fences;
+            device_.marked = std::exchange(device_.used, {});
+            return !device_.capturing;
+        }
+        bool passed() override { return device_.has_passed && !device_.capturing; }
+        void drain() override {
+            ++device_.drains;
+            if (device_.on_drain) device_.on_drain();
+        }
+        bool drain_everything() override {
+            ++device_.drains_of_everything;
+            if (device_.on_drain) device_.on_drain();
+            return !device_.fail_drain;
+        }
+
+        Device& device_;
+    };
+
     void takes_out(const char* call) const {
         if (on_take_out) on_take_out(call);
     }
-
-    std::uint64_t shown_ = 0;  ///< of the lane
-    std::unique_ptr<device::ClientMemory> real_;
 };
 
 /// Whether this address can be read; asks the kernel, so that it may be any.
@@ -188,10 +244,10 @@ protected:
 
     void start(Bytes capacity) {
         memory_.reset();
-        auto device = device::make_host_client_memory(capacity);
+        auto device = device::make_host_client_device(capacity);
         ASSERT_TRUE(device.ok()) << device.error();
         device_ = std::make_unique<Device>(std::move(device).value());
-        memory_ = std::make_unique<Memory>(page_, *device_, provider_);
+        memory_ = std::make_unique<Memory>(page_, device_->client(), provider_);
         memory_->set_alone(false);
         memory_->set_room(kPlenty);
         page_.room = kPlenty;  // turns are profiling turns until there is a lane

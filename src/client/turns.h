@@ -1,4 +1,4 @@
-// A client's side of the control word: begin, end, and the waiting in between.
+// Begin, end, and the waiting in between. The steps themselves are in attachment/turn.h.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "wire/control_page.h"
-#include "wire/control_word.h"
+#include "attachment/turn.h"
 
 namespace salus::client {
 
@@ -22,7 +21,7 @@ struct Waiting {
 class Turns {
 public:
     /// `notify` tells the service to look at the word.
-    Turns(ControlPage& page, std::function<void()> notify) : page_(page), notify_(std::move(notify)) {}
+    Turns(ControlPage& page, std::function<void()> notify) : turn_(page), notify_(std::move(notify)) {}
 
     enum class Entry : std::uint8_t {
         kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
@@ -51,21 +50,17 @@ public:
     /// The service is gone: nobody will ask for the grant, so it is given up as if it had. True when it is back.
     bool withdraw();
 
-    control::Word word() const { return control::unpack(page_.word.load(std::memory_order_acquire)); }
+    control::Word word() const { return turn_.word(); }
     std::uint64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
     std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
 private:
-    /// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
-    template <typename Step>
-    auto change(const Step& step);
-    /// `before`: the word that a thread entered from.
-    Entry entered(const control::Word& before, std::uint64_t now);
+    Entry entered(attachment::Turn::Entry entry);
     /// False if a signal ended it.
     bool wait(const control::Word& seen, std::uint64_t at_most_ns) const;
     void wake() const;
 
-    ControlPage& page_;
+    attachment::Turn turn_;
     std::function<void()> notify_;
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> turns_{0};

@@ -11,6 +11,15 @@ namespace salus {
 // that rank behind, 5. wait. Growing a lane needs no boundary: it adds memory at the end, which no running client uses.
 // While room is on its way for one waiter (kUnderWay) nobody behind it is looked at, or they would take it.
 
+/// Before a client can attach, its process needs room.
+void Engine::start_announced() {
+    while (const std::optional<JobId> job = starts_.next(options_.context, now_)) {
+        starts_.start(*job, now_);
+        act(action::Start{*job});
+    }
+    starts_.review_after(options_.review_every, now_);
+}
+
 std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
     std::vector<std::pair<Rank, Client*>> ranked;
     ranked.reserve(clients.size());

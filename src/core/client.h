@@ -47,6 +47,8 @@ bool may_move(Residency from, Residency to);
 struct Client {
     ClientFacts facts;
 
+    JobId job = kNoJob;
+    std::uint64_t iterations_before = 0;  ///< done under an earlier service
     LaneId lane = kNoLane;
     bool profiled = false;  ///< P and T are known
     bool pageable = true;

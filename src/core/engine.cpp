@@ -18,7 +18,11 @@ bool makes_sense(double share) { return share > 0 && share <= 1e9; }
 }  // namespace
 
 Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback)
-    : options_(options), policy_(&policy), fallback_(&fallback), ledger_(options.capacity, clients_, lanes_) {}
+    : options_(options),
+      policy_(&policy),
+      fallback_(&fallback),
+      ledger_(options.capacity, clients_, lanes_),
+      starts_(clients_, lanes_, ledger_) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -58,7 +62,7 @@ void Engine::audit() const {
 }
 
 Instant Engine::deadline() const {
-    Instant earliest = balance_at_;
+    Instant earliest = std::min(balance_at_, starts_.review_at());
     for (const Lane& lane : lanes_.all()) earliest = std::min(earliest, lane.yield_at);
     return earliest;
 }
@@ -105,6 +109,12 @@ void Engine::fall_back(PolicyFault fault) {
 
 // ------------------------------------------------------------------------------------------------------------ events
 
+void Engine::on(const event::Announce& e) {
+    SALUS_CHECK(e.job != kNoJob && makes_sense(e.persistent), "the shell has looked at what it passes on");
+    if (starts_.announce(e, now_) == Starts::Announced::kStartedBefore) return act(action::Start{e.job});
+    start_announced();
+}
+
 void Engine::on(const event::Attach& e) {
     SALUS_CHECK(makes_sense(e.weight) && makes_sense(e.occupancy) && makes_sense(e.persistent) && makes_sense(e.ephemeral),
                 "the shell has looked at what it passes on");
@@ -121,6 +131,9 @@ void Engine::on(const event::Attach& e) {
     client.facts.occupancy = e.occupancy;
     client.pageable = e.pageable;
     client.profiled = e.profiled;
+    client.job = e.job;
+    client.iterations_before = e.iterations_before;
+    starts_.attached(e.job, now_);
     client.waits_since = client.idle_since = client.accrued_at = now_;
     level_virtual_time(client);
     if (client.profiled) refuse_if_impossible(client);
@@ -399,6 +412,7 @@ void Engine::on(const event::Timer&) {
     for (Lane& lane : lanes_.all()) {
         if (lane.holder != kNoClient && lane.yield_at <= now_) ask_yield(clients_.at(lane.holder));
     }
+    if (starts_.review_at() <= now_) start_announced();
 }
 
 // ----------------------------------------------------------------------------------------------------------- viewers

@@ -2,7 +2,7 @@
 //
 // A state machine (event, now) -> actions. It has no clock, thread, socket, device or randomness in it; the service and
 // the simulator are thin shells around it, and a recorded trace of events replays to identical actions.
-// The states of a client are in client.h, the sums of memory in ledger.h.
+// The states of a client are in client.h, the sums of memory in ledger.h, jobs whose process is yet to start in starts.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "core/lanes.h"
 #include "core/ledger.h"
 #include "core/policy.h"
+#include "core/starts.h"
 #include "core/types.h"
 
 namespace salus {
@@ -33,6 +34,7 @@ struct EngineOptions {
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
     Duration deny_after = seconds(10);          ///< memory that may yet come is waited for so long
     unsigned profile_iterations = 2;
+    Bytes context;  ///< what a process takes on the device before it attaches; 0: nothing, and jobs start at once
     /// For the simulator and tests: a misbehaving policy is a failed check and no fallback, and each event is audited.
     bool strict = false;
 };
@@ -74,6 +76,7 @@ public:
     const EngineOptions& options() const { return options_; }
     const Policy& policy() const { return *policy_; }
     const Lanes& lanes() const { return lanes_; }
+    const Starts& starts() const { return starts_; }
     const Statistics& statistics() const { return statistics_; }
     /// Works out anew the sums, counts and lists that events change step by step, and checks that they are right.
     void audit() const;
@@ -93,6 +96,8 @@ private:
     enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
 
     // ---- engine.cpp: events ----
+    void on(const event::Announce& e);
+    void on(const event::Withdraw& e) { starts_.withdraw(e.job); }
     void on(const event::Attach& e);
     void on(const event::Demand& e);
     void on(const event::Need& e);
@@ -113,6 +118,7 @@ private:
     void on(const event::SetPolicy& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
+    void on(const event::SetContext& e) { options_.context = e.context; }
     void on(const event::RenewLane& e);
     void on(const event::Timer& e);
 
@@ -184,6 +190,7 @@ private:
     void look_again_at(Instant when) { balance_at_ = std::min(balance_at_, when); }
 
     // ---- admission.cpp: the way in ----
+    void start_announced();
     enum class Admission : std::uint8_t { kDone, kUnderWay, kNo };
     void admit_waiters();
     Admission try_admit(Client& client, bool& may_page);
@@ -213,6 +220,7 @@ private:
     Clients clients_;
     Lanes lanes_;
     Ledger ledger_;
+    Starts starts_;
     std::vector<Action> actions_;
     std::vector<const ClientFacts*> scratch_;
     Statistics statistics_;

@@ -29,6 +29,9 @@ inline std::string letter(ClientId client) {
 
 /// One action in a few words.
 struct Describe {
+    std::string operator()(const action::Start& a) const {
+        return fmt::format("start {}", static_cast<std::uint32_t>(a.job));
+    }
     std::string operator()(const action::Admit& a) const { return fmt::format("admit {}", letter(a.client)); }
     std::string operator()(const action::Refuse& a) const { return too_much("refuse", a.client, a.need, a.capacity); }
     std::string operator()(const action::AssignLane& a) const { return of_lane("map", a.client, a.lane, a.size); }
@@ -79,6 +82,8 @@ struct Newcomer {
     std::int64_t persistent_mib = 10;
     std::int64_t ephemeral_mib = 100;
     double occupancy = 1.0;
+    std::uint32_t job = 0;
+    std::uint64_t iterations_before = 0;
 };
 
 class Driver {
@@ -116,9 +121,14 @@ public:
         attach.persistent = mebibytes(n.persistent_mib);
         attach.ephemeral = mebibytes(n.ephemeral_mib);
         attach.occupancy = n.occupancy;
+        attach.job = JobId{n.job};
+        attach.iterations_before = n.iterations_before;
         send(attach);
         return id;
     }
+    /// `past_mib`: what an earlier run kept.
+    void announce(std::uint32_t job, std::int64_t past_mib = 0) { send(event::Announce{JobId{job}, mebibytes(past_mib)}); }
+    void withdraw(std::uint32_t job) { send(event::Withdraw{JobId{job}}); }
     /// Attaches and wants to run at once.
     ClientId enter(const Newcomer& n = {}) {
         const ClientId id = attach(n);
@@ -179,6 +189,7 @@ public:
         return listed<action::Admit, action::Refuse, action::AssignLane, action::ResizeLane, action::CloseLane, action::Room,
                       action::Deny, action::PageOut, action::PageIn>();
     }
+    std::string starts() const { return listed<action::Start>(); }
     std::string waits() const { return listed<action::Wait>(); }
     std::string faults() const { return listed<action::FallBack, action::Drop>(); }
     template <typename A>

@@ -20,9 +20,12 @@ template <typename T, typename Member>
 struct Field {
     std::string_view name;
     Member T::*member;
+    bool optional = false;  ///< came later: older traces lack it, and it is written only if it differs from the default
 };
 template <typename T, typename Member>
 Field(const char*, Member T::*) -> Field<T, Member>;
+template <typename T, typename Member>
+Field(const char*, Member T::*, bool) -> Field<T, Member>;
 
 template <typename T>
 struct Schema;
@@ -36,10 +39,15 @@ struct Schema;
     };
 #define SALUS_FIELD(member) \
     Field { #member, &Self::member }
+#define SALUS_OPTIONAL(member) \
+    Field { #member, &Self::member, true }
 
+SALUS_SCHEMA(event::Announce, "announce", SALUS_FIELD(job), SALUS_FIELD(persistent), SALUS_FIELD(runs), SALUS_FIELD(waited))
+SALUS_SCHEMA(event::Withdraw, "withdraw", SALUS_FIELD(job))
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
-             SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy))
+             SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy), SALUS_OPTIONAL(job),
+             SALUS_OPTIONAL(iterations_before))
 SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral),
              SALUS_FIELD(occupancy))
 SALUS_SCHEMA(event::Need, "need", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral))
@@ -61,9 +69,11 @@ SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority)
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
+SALUS_SCHEMA(event::SetContext, "set-context", SALUS_FIELD(context))
 SALUS_SCHEMA(event::RenewLane, "renew-lane", SALUS_FIELD(lane))
 SALUS_SCHEMA(event::Timer, "timer")
 
+SALUS_SCHEMA(action::Start, "start", SALUS_FIELD(job))
 SALUS_SCHEMA(action::Admit, "admit", SALUS_FIELD(client), SALUS_FIELD(lane))
 SALUS_SCHEMA(action::Refuse, "refuse", SALUS_FIELD(client), SALUS_FIELD(need), SALUS_FIELD(capacity))
 SALUS_SCHEMA(action::AssignLane, "assign-lane", SALUS_FIELD(client), SALUS_FIELD(lane), SALUS_FIELD(size),
@@ -84,7 +94,7 @@ SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 
 SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging),
              SALUS_FIELD(min_turn), SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every),
-             SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations))
+             SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations), SALUS_OPTIONAL(context))
 
 // ----------------------------------------------------------------------------------------------------------- writing
 
@@ -99,7 +109,7 @@ template <typename V>
 std::string value_text(const V& value) {
     if constexpr (std::is_same_v<V, ClientId> || std::is_same_v<V, LaneId>) {
         return value == V{0xffffffffu} ? "-" : number_text(static_cast<std::uint32_t>(value));
-    } else if constexpr (std::is_same_v<V, UserId>) {
+    } else if constexpr (std::is_same_v<V, UserId> || std::is_same_v<V, JobId>) {
         return number_text(static_cast<std::uint32_t>(value));
     } else if constexpr (std::is_enum_v<V>) {
         return std::string(name_of(value));
@@ -118,11 +128,12 @@ std::string value_text(const V& value) {
 
 template <typename T>
 void write_fields(std::string& out, const T& object) {
-    std::apply(
-        [&](const auto&... field) {
-            ((out += ' ', out += field.name, out += '=', out += value_text(object.*field.member)), ...);
-        },
-        Schema<T>::fields);
+    const T untouched{};
+    const auto write = [&](const auto& field) {
+        if (field.optional && object.*field.member == untouched.*field.member) return;
+        out.append(" ").append(field.name).append("=").append(value_text(object.*field.member));
+    };
+    std::apply([&](const auto&... field) { (write(field), ...); }, Schema<T>::fields);
 }
 
 // ----------------------------------------------------------------------------------------------------------- reading
@@ -167,6 +178,7 @@ std::string_view read_fields(const Words& words, T& object, PolicyFinder find_po
     std::string_view bad;
     const auto read = [&](const auto& field) {
         const auto text = value_of(words, field.name);
+        if (field.optional && !text) return;
         if (bad.empty() && (!text || !read_value(*text, object.*field.member, find_policy))) bad = field.name;
     };
     std::apply([&](const auto&... field) { (read(field), ...); }, Schema<T>::fields);

@@ -59,6 +59,18 @@ struct ClientFacts {
 /// Events: what a shell tells the engine. Iteration counts are those since the client's last report.
 namespace event {
 
+/// A job has come. Its process starts when the engine says so (Start): on a GPU it takes memory before it attaches.
+/// Announced again, by another runner or to a new service, it keeps its place.
+struct Announce {
+    JobId job;
+    Bytes persistent;     ///< what an earlier run kept; 0: not known
+    bool runs = false;    ///< its process was started under an earlier service: it is not told to start
+    bool waited = false;  ///< it waited to start under an earlier service: those that ran there attach first
+};
+/// The job is no more: its runner is gone, and its clients are.
+struct Withdraw {
+    JobId job;
+};
 struct Attach {
     ClientId client;
     UserId user{};
@@ -71,6 +83,8 @@ struct Attach {
     Bytes persistent;
     Bytes ephemeral;
     double occupancy = 1.0;
+    JobId job = kNoJob;                   ///< that it belongs to
+    std::uint64_t iterations_before = 0;  ///< done under an earlier service
 };
 /// States or updates what it needs; takes effect at its next boundary.
 struct Demand {
@@ -157,6 +171,10 @@ struct SetMinTurn {
 struct SetCapacity {
     Bytes capacity;
 };
+/// What a process was seen to take on the device beside the memory that it manages.
+struct SetContext {
+    Bytes context;
+};
 /// The lane's memory was replaced, since work of its holder, which is about to die, may go on in what it was: the other
 /// members map it anew.
 struct RenewLane {
@@ -167,10 +185,11 @@ struct Timer {};
 
 }  // namespace event
 
-using Event = std::variant<event::Attach, event::Demand, event::Need, event::Observe, event::Unpageable, event::Progress,
-                           event::Want, event::Boundary, event::Idle, event::Acknowledge, event::PagedOut, event::PagedIn,
-                           event::Leave, event::Die, event::Stop, event::Continue, event::Adjust, event::SetPolicy,
-                           event::SetMinTurn, event::SetCapacity, event::RenewLane, event::Timer>;
+using Event =
+    std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
+                 event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
+                 event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue, event::Adjust,
+                 event::SetPolicy, event::SetMinTurn, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {
@@ -205,6 +224,10 @@ std::string_view name_of(ProtocolFault fault);
 /// Actions: what the engine tells the shell to do. In the order in which they are to be done.
 namespace action {
 
+/// The job's process may start. Said again if the job is announced again before a client of it has attached.
+struct Start {
+    JobId job;
+};
 struct Admit {
     ClientId client;
     LaneId lane;
@@ -282,8 +305,8 @@ struct Drop {
 
 }  // namespace action
 
-using Action = std::variant<action::Admit, action::Refuse, action::AssignLane, action::ResizeLane, action::CloseLane,
-                            action::Grant, action::Yield, action::Revoke, action::Room, action::Deny, action::PageOut,
-                            action::PageIn, action::Wait, action::FallBack, action::Drop>;
+using Action = std::variant<action::Start, action::Admit, action::Refuse, action::AssignLane, action::ResizeLane,
+                            action::CloseLane, action::Grant, action::Yield, action::Revoke, action::Room, action::Deny,
+                            action::PageOut, action::PageIn, action::Wait, action::FallBack, action::Drop>;
 
 }  // namespace salus

@@ -1,4 +1,4 @@
-// What a device is to Salus. One side lives in the service and owns the lanes' memory, the other in each client and maps it.
+// What a device is to Salus. The service owns the lanes' memory (LaneMemory); each client maps it (ClientDevice).
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -17,16 +18,28 @@
 
 namespace salus::device {
 
-/// The service's side: lane memory that can be passed on as descriptors. It is never touched here.
+/// What follows from the kind of device. Service and client decide by these, never by the name.
+struct Traits {
+    std::string_view name;        ///< "host", "cuda": in options, messages and status
+    bool asynchronous = false;    ///< work goes on after the call that started it has returned
+    bool has_contexts = false;    ///< a process takes memory there before its first allocation; MPS can merge them
+    bool is_host = false;         ///< the C library's memory is the device's, so it may serve small blocks
+    std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
+};
+
+// ---------------------------------------------------------------------------------------------------------- the service
+
+/// Lane memory that can be passed on as descriptors. It is never touched here.
 class LaneMemory {
 public:
+    /// `identity`: which device of its kind, a GPU's UUID. `capacity`: what jobs may use in all, as the machine says.
+    LaneMemory(const Traits& traits, std::string identity, Bytes capacity)
+        : traits_(traits), identity_(std::move(identity)), capacity_(capacity) {}
     virtual ~LaneMemory() = default;
 
-    virtual std::string_view name() const = 0;
-    /// Which one of its kind: a GPU's UUID.
-    virtual std::string identity() const { return {}; }
-    /// What jobs may use in all, as far as the machine says.
-    virtual Bytes capacity() const = 0;
+    const Traits& traits() const { return traits_; }
+    const std::string& identity() const { return identity_; }
+    Bytes capacity() const { return capacity_; }
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
@@ -50,89 +63,145 @@ public:
     };
     /// Nothing, for a device whose clients say all there is to know.
     virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;
+
+private:
+    Traits traits_;
+    std::string identity_;
+    Bytes capacity_;
 };
 
+// ----------------------------------------------------------------------------------------------------------- the client
+
+// The threads' contract of the parts below: calls to LaneWindow and Pager come one at a time, and so do those to
+// PrivateWindow and those to Fences, but each kind beside the others. start(), size() and backed() may be called at any
+// time, and so may Fences::passed(), drain(), drain_everything() and ns_lost().
+
+/// A part of a window. Offsets are from its start; ranges are whole multiples of the arena's granule.
 struct Range {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
 };
 
-/// A queue of work on the device: what it is given runs in order.
-using Stream = std::uint64_t;
+/// Memory at its address in this process.
+struct Part {
+    std::byte* at = nullptr;
+    std::uint64_t size = 0;
+};
 
-/// The client's side: two windows of address space, one for the lane, one for private memory. Offsets are from their start,
-/// ranges are whole multiples of the arena's granule. All calls are made under the client's memory lock, except for drain(),
-/// passed() and ns_lost().
-class ClientMemory {
+/// A span of address space that stays reserved. Fixed for its life.
+class Window {
 public:
-    virtual ~ClientMemory() = default;
+    Window(std::byte* start, std::uint64_t size) : start_(start), size_(size) {}
+    virtual ~Window() = default;
+    Window(const Window&) = delete;
+    Window& operator=(const Window&) = delete;
 
-    virtual std::byte* lane_window() const = 0;
-    virtual std::byte* private_window() const = 0;
-    virtual std::uint64_t window_size() const = 0;
+    std::byte* start() const { return start_; }
+    std::uint64_t size() const { return size_; }
+    bool contains(const void* address) const { return address >= start_ && address < start_ + size_; }
+    /// Bytes of the process's own memory behind it, as the device counts.
+    virtual std::uint64_t backed() const = 0;
+
+private:
+    std::byte* start_;
+    std::uint64_t size_;
+};
+
+/// Shows the lane, and private memory where something was evacuated.
+class LaneWindow : public Window {
+public:
+    using Window::Window;
 
     /// Pieces of the lane's memory from the first'th on; what was there from that one on is no more.
-    virtual bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces) = 0;
+    virtual bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) = 0;
     /// So much of the window shows the lane, around what was evacuated, and is present. Pieces beyond are given up.
-    virtual bool resize_lane(std::uint64_t size) = 0;
+    virtual bool resize(std::uint64_t size) = 0;
     /// Nothing of the lane is left in the window, and its pieces are given up.
-    virtual void drop_lane() = 0;
+    virtual void drop() = 0;
 
     /// Evacuation: private memory with the same content at the same address. REQUIRES: everything has drained.
     virtual bool make_private(Range range) = 0;
     /// What was evacuated is dead: the lane shows through again, as far as it reaches. REQUIRES: the device has drained.
-    virtual bool restore_lane(Range range) = 0;
+    virtual bool restore(Range range) = 0;
 
-    /// Memory behind a part of the private window that has none, and its return. REQUIRES, for the latter: drained.
-    virtual bool back_private(Range range) = 0;
-    virtual void discard_private(Range range) = 0;
+    /// Keeps copies of these parts of the lane, which the child does not inherit and is to find in place.
+    virtual void before_fork(const std::vector<Range>&) {}
+    virtual void after_fork_in_parent() {}
+    /// Takes the window again, which was not inherited.
+    virtual void after_fork_in_child() {}
+};
 
-    /// Moves these, and what was evacuated, out or back in. Out: all or nothing, false if there is no place to put them.
-    /// REQUIRES: nobody writes to them meanwhile. Reading is fine at any time, and a touch of what is out brings it back.
-    virtual bool page_out(const std::vector<Range>& private_ranges) = 0;
+/// Has memory where the client wants it.
+class PrivateWindow : public Window {
+public:
+    using Window::Window;
+
+    /// Memory behind a part that has none, and its return. REQUIRES, for the latter: drained.
+    virtual bool back(Range range) = 0;
+    virtual void discard(Range range) = 0;
+};
+
+/// Moves memory out of the device and back in.
+class Pager {
+public:
+    virtual ~Pager() = default;
+
+    /// All or nothing; false if there is no place to put it. Reading is fine at any time, and a touch of what is out brings
+    /// it back. REQUIRES: nothing is out.
+    virtual bool page_out(const std::vector<Part>& parts) = 0;
     virtual bool page_in() = 0;
-    /// What starts here was freed while paged out: it need not come back.
-    virtual void forget_paged(const std::byte* start) = 0;
+    /// What starts here was freed while it was out: it need not come back.
+    virtual void forget(const std::byte* start) = 0;
 
-    /// Before fork(): keeps copies of these parts of the lane, which the child does not inherit and is to find in place.
-    virtual void prepare_fork(const std::vector<Range>& lane_ranges) = 0;
-    /// After fork(), in the parent, and in the child: what was not inherited is taken again.
-    virtual void in_parent() = 0;
-    virtual void in_child() = 0;
+    virtual void after_fork_in_parent() {}
+    virtual void after_fork_in_child() {}
+};
 
-    // ---- work in flight ----
-    /// Whether end() may leave work in flight.
-    virtual bool asynchronous() const = 0;
+/// A queue of work on the device: what it is given runs in order.
+using Stream = std::uint64_t;
+
+/// Tells how far the device has come with its work. This one is that of a device which is always done.
+class Fences {
+public:
+    virtual ~Fences() = default;
+
     /// Work on this stream uses the memory.
-    virtual void uses(Stream stream) = 0;
+    virtual void uses(Stream) {}
+    enum class Order : std::uint8_t {
+        kDone,
+        kNotNow,
+        kGone,  ///< the first stream was destroyed, perhaps with work in flight: only drain_everything() waits for that
+    };
     /// What is given to `second` from now on comes after what `first` was given so far.
-    /// False: it cannot be done now.
-    virtual bool order(Stream first, Stream second) = 0;
-    /// Marks what the streams were given so far; and whether all that the last fence marked has ended.
-    virtual void fence() = 0;
-    virtual bool passed() = 0;
-    /// Whether the last fence met a stream that captures a graph. What such a stream was given before cannot be marked, and
-    /// so not be waited for.
-    virtual bool captures() const = 0;
+    virtual Order order(Stream /*first*/, Stream /*second*/) { return Order::kDone; }
+    /// Marks what the streams were given so far. False: one of them captures a graph. What it was given before that cannot
+    /// be marked, and so not be waited for.
+    virtual bool fence() { return true; }
+    /// Whether all that the last fence marked has ended.
+    virtual bool passed() { return true; }
     /// Waits for all that the last fence marked.
-    virtual void drain() = 0;
+    virtual void drain() {}
     /// Waits for all that was given to the device in this process's context, also on streams that nobody named. False: it
     /// cannot be known.
-    virtual bool drain_everything() = 0;
+    virtual bool drain_everything() { return true; }
     /// A turn begins, with nothing of this client in flight, on this stream.
-    virtual void turn_begins(Stream stream) = 0;
+    virtual void turn_begins(Stream) {}
     /// After it has drained: how much longer the turn's first iteration took than the others, for the device had to be
     /// filled. Nothing if there were too few to tell.
-    virtual std::optional<std::uint64_t> ns_lost() = 0;
-
-    /// What the lane's size is rounded up to.
-    virtual std::uint64_t lane_unit() const = 0;
-    /// The device's number in this process, as its driver counts.
-    virtual int ordinal() const = 0;
-    /// Whether small blocks may as well come from the C library.
-    virtual bool is_host() const = 0;
-    /// Bytes of private memory behind the windows.
-    virtual std::uint64_t backed() const = 0;
+    virtual std::optional<std::uint64_t> ns_lost() { return std::nullopt; }
 };
+
+/// A client's side of a device. The windows are of one size.
+struct ClientDevice {
+    Traits traits;
+    int ordinal = 0;  ///< the device's number in this process, as its driver counts
+    std::unique_ptr<LaneWindow> lane;
+    std::unique_ptr<PrivateWindow> own;
+    std::unique_ptr<Pager> pager;    ///< none: what it holds cannot be moved out
+    std::unique_ptr<Fences> fences;  ///< the last, so the first to go: it waits for the work that uses the memory
+};
+
+/// By the name in the service's welcome. The windows suit a device of which jobs may use so much. The error is one line.
+Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity);
 
 }  // namespace salus::device

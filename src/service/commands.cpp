@@ -46,7 +46,7 @@ ServiceStatus Server::service_status(Instant at) const {
     service.socket = options_.socket;
     service.state_directory = options_.state;
     service.uptime = at - started_;
-    service.device = memory_->name();
+    service.device = memory_->traits().name;
     service.gpu = memory_->identity();
     if (mps_ && offers_mps_) service.mps = mps_->directory();
     service.policy = engine.policy().info.name;
@@ -180,8 +180,6 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted
     stop();
     return {};
 }
-
-Server::Reply Server::obey(Job& job, const wire::MayStart&) { return {true, dump({{"may_start", may_start(job)}})}; }
 
 Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
     return for_clients_of(job, [&](Session& session) { shell_->pause(session, true); });

@@ -28,8 +28,13 @@ Job& Jobs::add(std::uint32_t wanted, std::string_view name, unsigned uid, Instan
     return job;
 }
 
-void Jobs::drop_ended(const std::function<bool(const Job&)>& has_clients) {
-    std::erase_if(jobs_, [&](const auto& entry) { return entry.second.runner_pid == 0 && !has_clients(entry.second); });
+std::vector<std::uint32_t> Jobs::drop_ended(const std::function<bool(const Job&)>& has_clients) {
+    std::vector<std::uint32_t> ended;
+    for (const auto& [id, job] : jobs_) {
+        if (job.runner_pid == 0 && !has_clients(job)) ended.push_back(id);
+    }
+    for (const std::uint32_t id : ended) jobs_.erase(id);
+    return ended;
 }
 
 Job* Jobs::find(std::uint32_t id) {

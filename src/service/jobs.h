@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/run_figures.h"
@@ -32,8 +33,6 @@ struct Job {
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
-    bool may_start = false;  ///< there was room for its context
-    Instant may_start_since;
     bool told_of_wait = false;  ///< its runner was
     history::Figures past;      ///< what earlier runs showed
     history::Figures gone;      ///< what those of its clients showed that have left
@@ -44,8 +43,8 @@ public:
     /// The job of the number `wanted`, if it is the user's; else a new one. That has the number `wanted` if it is free: a
     /// job keeps the number that the last service gave it.
     Job& add(std::uint32_t wanted, std::string_view name, unsigned uid, Instant now);
-    /// Those go that have neither a runner nor clients.
-    void drop_ended(const std::function<bool(const Job&)>& has_clients);
+    /// Those go that have neither a runner nor clients: their numbers.
+    std::vector<std::uint32_t> drop_ended(const std::function<bool(const Job&)>& has_clients);
 
     Job* find(std::uint32_t id);
     Job& at(std::uint32_t id) { return jobs_.at(id); }

@@ -14,14 +14,16 @@ namespace {
 /// which takes the time of some launches: clients measure that, and the shell follows.
 constexpr Duration kMinTurnOnHost = milliseconds(5);
 constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
+/// What a process on a GPU takes before it attaches, until one was seen. It grows as kernels are loaded.
+constexpr Bytes kContextGuess = mebibytes(600);
 /// How long after an event the trace is written.
 constexpr Duration kFlushAfter = milliseconds(10);
 
-Bytes capacity_from(const Options& options, const shell::DeviceMemory& memory) {
+Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
     const Bytes there = memory.capacity();
     if (options.capacity == Bytes{}) return there;
     // A machine's memory may be overdrawn, a GPU's may not.
-    if (memory.identity().empty() || options.capacity <= there) return options.capacity;
+    if (memory.traits().is_host || options.capacity <= there) return options.capacity;
     log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
         format_bytes(options.capacity));
     return there;
@@ -29,16 +31,17 @@ Bytes capacity_from(const Options& options, const shell::DeviceMemory& memory) {
 
 }  // namespace
 
-shell::Settings settings_from(const Options& options, const shell::DeviceMemory& memory) {
+shell::Settings settings_from(const Options& options, const device::LaneMemory& memory) {
     shell::Settings settings;
     EngineOptions& engine = settings.engine;
     engine.capacity = capacity_from(options, memory);
     engine.lanes_max = options.lanes;
     engine.paging = options.paging;
-    engine.min_turn = options.min_turn.value_or(memory.name() == "host" ? kMinTurnOnHost : kMinTurnOnGpu);
+    engine.min_turn = options.min_turn.value_or(memory.traits().asynchronous ? kMinTurnOnGpu : kMinTurnOnHost);
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
+    if (memory.traits().has_contexts) engine.context = kContextGuess;
     settings.policy = find_policy(options.policy);
     settings.fallback = &fallback_policy();
     settings.min_turn_is_fixed = options.min_turn.has_value();

@@ -54,6 +54,6 @@ private:
 };
 
 /// How the shell is set up, by what its user wants and the device has.
-shell::Settings settings_from(const Options& options, const shell::DeviceMemory& memory);
+shell::Settings settings_from(const Options& options, const device::LaneMemory& memory);
 
 }  // namespace salus::service

@@ -31,12 +31,6 @@ namespace {
 constexpr Duration kAcceptPause = milliseconds(500);
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
-/// What a process on a GPU takes before it is known, and how long it may take to attach.
-constexpr Bytes kContextGuess = mebibytes(600);
-constexpr Bytes kWeightsGuess = mebibytes(128);
-constexpr Bytes kToLearn = gibibytes(1);
-constexpr std::uint64_t kKnownAfter = 3;  ///< iterations
-constexpr Duration kStartPatience = seconds(60);
 
 /// The GPU, if there is one whose memory can be shared, else the host; or what was asked for.
 Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wanted) {
@@ -101,7 +95,7 @@ Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memor
       memory_(std::move(memory)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       started_(os::now()) {
-    const shell::Settings settings = settings_from(options, *this);
+    const shell::Settings settings = settings_from(options, *memory_);
     journal_ = std::make_unique<StateJournal>(options, settings.engine);
     shell_ = std::make_unique<Shell>(settings, shell::Ports{clock_, *this, *this, processes_, *journal_});
     shell_->on_departure([this](const Session& session) {
@@ -135,7 +129,7 @@ Result<bool> Server::listen() {
 std::string Server::offer_mps(MpsPatience patience) {
     const Policy& policy = shell_->engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const bool is_gpu = memory_->name() == "cuda";
+    const bool is_gpu = memory_->traits().has_contexts;
     const auto wants = [&](MpsMode mode) { return wants_mps(mode, options_.lanes, opens_lanes ? 2 : 1, is_gpu); };
     const bool offered = std::exchange(offers_mps_, wants(options_.mps)) && mps_;
     if (!offers_mps_ && wants(MpsMode::kAuto))
@@ -158,7 +152,7 @@ std::string Server::offer_mps(MpsPatience patience) {
 }
 
 void Server::find_mps_of_earlier_service() {
-    if (offers_mps_ || memory_->name() != "cuda") return;
+    if (offers_mps_ || !memory_->traits().has_contexts) return;
     take_mps(Mps::find(mps_directory(), memory_->identity()));
     if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
 }
@@ -176,39 +170,6 @@ void Server::mps_is_gone() {
 }
 
 bool Server::may_join_mps() const { return mps_ && offers_mps_ && jobs_.on_mps() < Mps::kClientsMax; }
-
-/// Before a process on a GPU has asked for anything it has a context, which grows as kernels are loaded, and its weights.
-Bytes Server::needs_to_start(const Job& job) const {
-    Bytes context = kContextGuess;
-    for (const auto& [id, session] : shell_->sessions()) context = std::max(context, session->overhead);
-    return context + (job.past.persistent > Bytes{} ? job.past.persistent : kWeightsGuess);
-}
-
-/// Whether the job's process would find room; in the order in which they came. The first one is never kept waiting.
-bool Server::may_start(Job& job) {
-    if (job.may_start || memory_->name() != "cuda") return true;
-    Bytes taken;
-    bool alone = shell_->sessions().empty();
-    shell_->look_at_usage();
-    const Engine& engine = shell_->engine();
-    for (const auto& [id, other] : jobs_) {
-        if (id < job.id && !other.may_start && other.runner_pid != 0) return false;
-        if (!other.may_start) continue;
-        const std::vector<Session*> sessions = sessions_of(id);
-        const bool starting = sessions.empty() && os::now() - other.may_start_since < kStartPatience;
-        const bool is_new = !sessions.empty() && sessions[0]->page->iterations < kKnownAfter;
-        const Client* client = is_new ? engine.find(sessions[0]->id) : nullptr;
-        if (starting || client) taken += std::max(needs_to_start(other) - (client ? client->reserved() : Bytes{}), Bytes{});
-        alone = alone && !starting;
-    }
-    // Its first iterations have all their memory to themselves, and lanes can be lent for that.
-    const Bytes lanes = engine.lanes().total_charge();
-    const Bytes to_learn = std::max(kToLearn - lanes, Bytes{});
-    if (!alone && engine.reserved() + taken + to_learn + needs_to_start(job) > engine.capacity()) return false;
-    job.may_start = true;
-    job.may_start_since = os::now();
-    return true;
-}
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
     epoll_event event{};
@@ -469,14 +430,13 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
-    job.may_start = job.may_start || run.runs != 0;
     connection.job = job.id;
     // After a restart of the service its clients may have been faster than `salus run`.
     for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(memory_->name());
+    running.device = wire::Text<16>(memory_->traits().name);
     running.gpu = wire::Text<64>(memory_->identity());
     job.joins_mps = job.joins_mps || may_join_mps();
     if (mps_ && offers_mps_ && !job.joins_mps) {
@@ -484,6 +444,9 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
             Mps::kClientsMax);
     }
     if (mps_ && job.joins_mps) running.mps = wire::Text<128>(mps_->directory());
+    const bool starts =
+        shell_->announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
+    running.waits = starts ? 0 : 1;
     return wire::send(connection.socket.get(), running);
 }
 
@@ -542,7 +505,8 @@ void Server::forget_process(std::uint32_t connection) {
 }
 
 void Server::drop_ended_jobs() {
-    jobs_.drop_ended([&](const Job& job) { return !sessions_of(job.id).empty(); });
+    const auto has_clients = [&](const Job& job) { return !sessions_of(job.id).empty(); };
+    for (const std::uint32_t ended : jobs_.drop_ended(has_clients)) shell_->withdraw(JobId{ended});
 }
 
 }  // namespace salus::service

@@ -80,7 +80,7 @@ private:
     Sent send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors);
 
     // ---- shell::DeviceMemory ----
-    std::string_view name() const override { return memory_->name(); }
+    std::string_view name() const override { return memory_->traits().name; }
     std::string identity() const override { return memory_->identity(); }
     Bytes capacity() const override { return memory_->capacity(); }
     Result<bool> provide(LaneId lane, Bytes size) override { return memory_->provide(lane, size); }
@@ -97,8 +97,6 @@ private:
     void take_mps(std::unique_ptr<Mps> mps);
     void mps_is_gone();
     bool may_join_mps() const;
-    bool may_start(Job& job);
-    Bytes needs_to_start(const Job& job) const;
     Result<bool> listen();
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void watch_listener(bool watched);
@@ -131,7 +129,6 @@ private:
     Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
     Reply obey(const os::Peer& peer, const wire::FlushTrace&);
     Reply obey(const os::Peer& peer, const wire::StopService& wanted);
-    Reply obey(Job& job, const wire::MayStart&);
     Reply obey(Job& job, const wire::PauseJob&);
     Reply obey(Job& job, const wire::ResumeJob&);
     Reply obey(Job& job, const wire::KillJob& wanted);

@@ -38,6 +38,12 @@ void Shell::sent(Session& session, Connections::Sent outcome) {
     disconnected(session);
 }
 
+void Shell::perform(const action::Start& a) {
+    // A runner that does not read hangs up sooner or later, and then its job is withdrawn.
+    const auto runner = runners_.find(a.job);
+    if (runner != runners_.end()) ports_.connections.send(runner->second, wire::Start{});
+}
+
 void Shell::perform(const action::Grant& a) {
     Session* session = find(a.client);
     if (!session) return;
@@ -102,7 +108,7 @@ void Shell::perform(const action::ResizeLane& a) {
     if (!session) return;
     session->unmapped.reset();
     if (!map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)})) {
-        deny(*session, a.size);  // whoever waits for it must not wait for ever
+        deny_need(*session);  // whoever waits for it, with the room it was given, must not wait for ever
     }
 }
 
@@ -126,12 +132,17 @@ void Shell::map_again(Session& session) {
     const Mapping* mapping = lane ? lane->mapping(session.id) : nullptr;
     // It may have left the lane, or be about to hear of another size.
     if (!mapping || mapping->version != message.version) return session.unmapped.reset();
-    if (!map_lane(session, message) && session.asks) deny(session, Bytes{static_cast<std::int64_t>(message.size)});
+    if (!map_lane(session, message) && session.asks) deny_need(session);
 }
 
-void Shell::deny(Session& session, Bytes need) {
+void Shell::answer_need(Session& session, Bytes room) {
+    if (!std::exchange(session.asks, false)) return;
+    send(session.id, wire::NeedAnswer{session.need, 1, static_cast<std::uint64_t>(room.count)});
+}
+
+void Shell::deny_need(Session& session) {
     session.asks = false;
-    send(session.id, wire::Deny{static_cast<std::uint64_t>(need.count), static_cast<std::uint64_t>(capacity_.count)});
+    if (const std::uint64_t number = std::exchange(session.need, 0)) send(session.id, wire::NeedAnswer{number, 0, 0});
 }
 
 /// The lane is this large, and the client has what it needs to map it.
@@ -165,15 +176,15 @@ void Shell::perform(const action::CloseLane& a) {
 void Shell::perform(const action::Room& a) {
     Session* session = find(a.client);
     if (!session) return;
-    const auto room = static_cast<std::uint64_t>(std::max(a.persistent - session->overhead, Bytes{}).count);
-    session->page->room.store(room, std::memory_order_relaxed);  // the grant, if one follows, publishes it
+    const Bytes room = std::max(a.persistent - session->overhead, Bytes{});
+    // The grant, if one follows, publishes it.
+    session->page->room.store(static_cast<std::uint64_t>(room.count), std::memory_order_relaxed);
     map_again(*session);
-    if (std::exchange(session->asks, false)) send(a.client, wire::Room{room});
+    answer_need(*session, room);
 }
 
 void Shell::perform(const action::Deny& a) {
-    if (Session* session = find(a.client)) session->asks = false;
-    send(a.client, wire::Deny{static_cast<std::uint64_t>(a.need.count), static_cast<std::uint64_t>(a.capacity.count)});
+    if (Session* session = find(a.client)) deny_need(*session);
 }
 
 void Shell::perform(const action::PageOut& a) { send(a.client, wire::PageOut{}); }

@@ -64,6 +64,7 @@ Shell::Shell(const Settings& settings, const Ports& ports)
       memory_(ports.memory),
       min_turn_is_fixed_(settings.min_turn_is_fixed),
       capacity_(settings.engine.capacity),
+      context_guess_(settings.engine.context),
       engine_(settings.engine, *settings.policy, *settings.fallback),
       orphans_(ports.journal.read_roster()) {
     std::erase_if(orphans_, [this](const RosterEntry& entry) { return !ports_.processes.is_alive(entry.process); });
@@ -145,7 +146,8 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    if (session.asks) deny(session, Bytes{});  // a thread of it asks still, and nobody would answer
+    if (session.asks) deny_need(session);  // a thread of it asks still, and nobody would answer
+    session.need = 0;
     tell_progress(session);
     const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
@@ -160,6 +162,23 @@ void Shell::turn_is_over(Session& session) {
     } else {
         feed(event::Idle{session.id, 0});
     }
+}
+
+// ------------------------------------------------------------------------------------------------------------- jobs
+
+bool Shell::announce(const Announcement& a) {
+    runners_.erase(a.job);  // what is said at once, the caller tells
+    look_at_usage();        // who has left may still have its context
+    tell_progress_of_holders();
+    // It comes from what a client once wrote on its page.
+    const Bytes persistent = in_range(static_cast<std::uint64_t>(a.persistent.count)) ? a.persistent : Bytes{};
+    feed(event::Announce{a.job, persistent, a.runs, a.waited});
+    runners_[a.job] = a.runner;
+    return !engine_.starts().waits(a.job);
+}
+
+void Shell::withdraw(JobId job) {
+    if (runners_.erase(job) > 0) feed(event::Withdraw{job});
 }
 
 // ---------------------------------------------------------------------------------------------------------- clients
@@ -187,6 +206,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     event::Attach e;
     e.client = added.id;
     e.user = UserId{added.uid};
+    e.job = JobId{added.job};
+    e.iterations_before = added.iterations_before;
     e.priority = attach.priority;
     e.weight = attach.weight;
     e.occupancy = attach.occupancy;
@@ -246,12 +267,13 @@ bool Shell::message(Session& session, const wire::Message& message) {
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
         look_at_holders();
+        session.need = n->number;
+        session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // a thread asked for one that has come to its boundary meanwhile
-            deny(session, {static_cast<std::int64_t>(n->persistent + n->ephemeral)});
+            deny_need(session);
             return true;
         }
-        session.asks = true;
         feed(event::Need{id,
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});
@@ -436,6 +458,7 @@ void Shell::look_whether_asleep(Session& session) {
 void Shell::tick() {
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
     if (engine_.deadline() <= now()) {
+        if (engine_.starts().review_at() <= now()) look_at_usage();
         tell_progress_of_holders();
         feed(event::Timer{});
     }
@@ -549,6 +572,14 @@ void Shell::set_min_turn() {
     feed(event::SetMinTurn{wanted});
 }
 
+/// From what contexts were seen to take.
+void Shell::set_context() {
+    if (context_guess_ == Bytes{}) return;
+    Bytes context = context_guess_;
+    for (const auto& [id, session] : sessions_) context = std::max(context, session->overhead);
+    if (context != engine_.options().context) feed(event::SetContext{context});
+}
+
 void Shell::look_at_usage() {
     std::vector<int> pids;
     std::map<ClientId, std::uint64_t> held_before;
@@ -581,6 +612,7 @@ void Shell::look_at_usage() {
     for (const event::Observe& observed : news) {
         if (engine_.find(observed.client)) feed(observed);
     }
+    set_context();
 }
 
 }  // namespace salus::shell

@@ -45,7 +45,8 @@ struct Session {
     Duration cpu_seen;                      ///< its time on processors, and ...
     Instant cpu_seen_at;                    ///< ... when that was last seen to move
     bool disconnected = false;              ///< its process is, or may be, still there
-    bool asks = false;                      ///< a thread of it waits for the answer to a Need
+    std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
+    bool asks = false;                      ///< that one is not answered yet
     LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
     std::size_t pieces = 0;                 ///< ... so many pieces of
     std::optional<wire::MapLane> unmapped;  ///< what it was not told: the device had no memory for it
@@ -81,6 +82,18 @@ public:
     Shell(const Settings& settings, const Ports& ports);
 
     // ---- what the server tells ----
+    /// What is known of a job when its runner announces it.
+    struct Announcement {
+        JobId job = kNoJob;
+        ConnectionId runner = 0;  ///< is told Start, if the job has to wait for it
+        Bytes persistent;         ///< what an earlier run kept; 0: not known
+        bool runs = false;        ///< its process was started under an earlier service
+        bool waited = false;      ///< it waited to start under an earlier service
+    };
+    /// True: its process may start at once, or runs. Else its runner is told when.
+    bool announce(const Announcement& announcement);
+    /// The job's runner is gone, and its clients are. Jobs that were not announced are ignored.
+    void withdraw(JobId job);
     /// Takes a client in. An error is one line for it. `session` has process, uid, connection and page.
     Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach);
     /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
@@ -142,6 +155,7 @@ private:
     bool complain(const Session& session, std::string_view why);
 
     // ---- actions out ----
+    void perform(const action::Start& a);
     void perform(const action::Grant& a);
     void perform(const action::Yield& a) { take_back(a.client); }
     void perform(const action::Revoke& a) { take_back(a.client); }
@@ -164,7 +178,8 @@ private:
     void renew_lane_of(const Client& client, const Session& session);
     bool map_lane(Session& session, const wire::MapLane& message);
     void map_again(Session& session);
-    void deny(Session& session, Bytes need);
+    void answer_need(Session& session, Bytes room);
+    void deny_need(Session& session);
     Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 
@@ -175,16 +190,19 @@ private:
     // ---- what the device says ----
     void set_capacity();
     void set_min_turn();
+    void set_context();
     Bytes demand_of(const Session& session) const;
 
     const Ports ports_;
     DeviceMemory& memory_;
     const bool min_turn_is_fixed_;
-    const Bytes capacity_;  ///< if nobody else used the device
-    Bytes others_;          ///< used by processes that are no clients
+    const Bytes capacity_;       ///< if nobody else used the device
+    const Bytes context_guess_;  ///< what a process takes before it attaches, at least; 0: nothing
+    Bytes others_;               ///< used by processes that are no clients
     Engine engine_;
     std::map<ClientId, std::unique_ptr<Session>> sessions_;
-    std::deque<Event> outbox_;  ///< what performing actions brought about
+    std::map<JobId, ConnectionId> runners_;  ///< of jobs that were announced
+    std::deque<Event> outbox_;               ///< what performing actions brought about
     bool delivering_ = false;
     std::vector<ClientId> to_wake_;
     std::map<LaneId, Bytes> lanes_;     ///< provided by the device

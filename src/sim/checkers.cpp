@@ -14,6 +14,10 @@ using Phase = SimulatedClient::Phase;
 
 bool in_iteration(const SimulatedClient& c) { return c.phase == Phase::kRunning || c.phase == Phase::kStalled; }
 
+bool is_absent(const SimulatedClient& c) {
+    return c.phase == Phase::kGone || c.phase == Phase::kNotArrived || c.phase == Phase::kAnnounced;
+}
+
 bool anybody_stopped(const Simulation& s) {
     return std::any_of(s.clients().begin(), s.clients().end(),
                        [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
@@ -23,13 +27,14 @@ bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.pa
 
 }  // namespace
 
-void Checkers::after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation& s) {
+void Checkers::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     check_memory(event, s);
     check_lanes(s);
     check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
     check_progress(event, s);
+    check_starts(event, now, actions, s);
 }
 
 // Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
@@ -41,7 +46,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     std::map<LaneId, Bytes> lanes;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+        if (is_absent(c)) continue;
         for (const auto& m : c.mapped) lanes[m.lane] = std::max(lanes[m.lane], m.size);
         if (!c.persistent_on_device) continue;
         Bytes own = std::min(c.persistent, c.room);
@@ -115,7 +120,7 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
-            if (ClientId(i) == deny->client || c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+            if (ClientId(i) == deny->client || is_absent(c)) continue;
             const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
             if (stuck) {
@@ -164,7 +169,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         iterations += c.iterations;
-        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+        if (is_absent(c)) continue;
         ++present;
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
@@ -209,6 +214,23 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
             std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }
+}
+
+// Who is announced and not withdrawn is told to start in the end: at the latest when everybody else has been gone for as
+// long as room is kept for those that do not attach.
+void Checkers::check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
+    if (const auto* announce = std::get_if<event::Announce>(&event)) announced_.insert(announce->job);
+    if (const auto* withdraw = std::get_if<event::Withdraw>(&event)) announced_.erase(withdraw->job);
+    if (!s.engine().clients().empty() || announced_.empty()) others_there_ = now;
+    for (const Action& action : actions) {
+        const auto* start = std::get_if<action::Start>(&action);
+        if (!start) continue;
+        SALUS_CHECK(announced_.erase(start->job) == 1, "a job is told to start that does not wait");
+        others_there_ = now;
+    }
+    for (const JobId job : announced_) SALUS_CHECK(s.engine().starts().waits(job), "a job that waits to start is forgotten");
+    SALUS_CHECK(now - others_there_ <= seconds(60) + s.engine().options().review_every,
+                "nobody is there, and a job waits to start");
 }
 
 void Checkers::check_end(const Simulation& s, const SimulationResult& result) {

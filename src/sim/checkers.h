@@ -4,6 +4,7 @@
 // iterations are counted on the clients' side. A violation is a failed check.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "sim/simulation.h"
@@ -25,6 +26,7 @@ private:
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;
     void check_progress(const Event& event, const Simulation& s);
+    void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
     struct Wait {
         Instant since = kNever;  ///< of wanting to run, or of the last disturbance that explains waiting
@@ -32,6 +34,8 @@ private:
         bool excused = false;    ///< up to the last event
     };
     std::vector<Wait> waits_;
+    std::set<JobId> announced_;            ///< and neither told to start nor withdrawn
+    Instant others_there_{};               ///< when somebody else was last there, or no job waited to start
     std::vector<std::uint64_t> reported_;  ///< iterations, a client
     Bytes capacity_excuse_;                ///< in use beyond the capacity since it fell
     std::uint64_t iterations_seen_ = 0;

@@ -10,6 +10,13 @@ namespace salus::sim {
 
 using Phase = SimulatedClient::Phase;
 
+namespace {
+
+JobId job_of(ClientId id) { return JobId{static_cast<std::uint32_t>(index_of(id) + 1)}; }
+ClientId client_of(JobId job) { return ClientId{static_cast<std::uint32_t>(job) - 1}; }
+
+}  // namespace
+
 Bytes SimulatedClient::mapped_size(LaneId id) const {
     const auto found = std::find_if(mapped.begin(), mapped.end(), [&](const Mapped& m) { return m.lane == id; });
     return found == mapped.end() ? Bytes{} : found->size;
@@ -29,7 +36,8 @@ Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jo
 
 SimulationResult Simulation::run(const std::function<void(double)>& progress) {
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
-        schedule({.at = Instant{} + jobs_[i].arrival, .kind = Pending::Kind::kArrive, .client = ClientId(i)});
+        const auto kind = options_.announces ? Pending::Kind::kAnnounce : Pending::Kind::kArrive;
+        schedule({.at = Instant{} + jobs_[i].arrival, .kind = kind, .client = ClientId(i)});
     }
     std::uint64_t rounds = 0;
     while (ended_ < jobs_.size()) {
@@ -90,6 +98,7 @@ void Simulation::send(const Event& event) {
     }
     outbox_.clear();
     delivering_ = false;
+    for (const ClientId id : std::exchange(ended_jobs_, {})) withdraw(id);
 }
 
 /// A profiling client reserves all there is; what counts is what it uses.
@@ -101,6 +110,10 @@ void Simulation::note_memory() {
         in_use += std::min(c.persistent + c.ephemeral, profiler->reserved()) - profiler->reserved();
     }
     result_.memory_peak = std::max(result_.memory_peak, in_use);
+}
+
+void Simulation::perform(const action::Start& a) {
+    schedule_answer({.kind = Pending::Kind::kArrive, .client = client_of(a.job)}, Duration{});
 }
 
 void Simulation::perform(const action::Admit& a) { clients_[index_of(a.client)].persistent_on_device = true; }
@@ -199,7 +212,7 @@ void Simulation::happen(const Pending& pending) {
     // It may use more of its lane than it has stated yet; then it answers at its boundary.
     const bool unmaps_in_use =
         pending.kind == Kind::kMapped && pending.lane == c.lane && c.phase == Phase::kRunning && pending.size < c.ephemeral;
-    const bool is_answer = pending.kind != Kind::kArrive && pending.kind != Kind::kWant;
+    const bool is_answer = pending.kind != Kind::kAnnounce && pending.kind != Kind::kArrive && pending.kind != Kind::kWant;
     std::vector<Pending>& deferred = deferred_[index_of(pending.client)];
     if (pending.kind == Kind::kMapped) {  // what it was asked before about this lane no longer matters
         std::erase_if(deferred, [&](const Pending& p) { return p.kind == Kind::kMapped && p.lane == pending.lane; });
@@ -209,6 +222,7 @@ void Simulation::happen(const Pending& pending) {
         return deferred.push_back(pending);
     }
     switch (pending.kind) {
+        case Kind::kAnnounce: return announce(pending.client);
         case Kind::kArrive: return arrive(pending.client);
         case Kind::kWant: return want(pending.client);
         case Kind::kPagedOut: c.persistent_on_device = false; return send(event::PagedOut{pending.client});
@@ -233,6 +247,17 @@ void Simulation::answer_deferred(ClientId id) {
     for (const Pending& answer : answers) happen(answer);
 }
 
+void Simulation::announce(ClientId id) {
+    clients_[index_of(id)].phase = Phase::kAnnounced;
+    send(event::Announce{job_of(id), options_.profiles_known ? jobs_[index_of(id)].persistent : Bytes{}});
+}
+
+/// Its runner goes after it: when the engine knows of all that have died.
+void Simulation::withdraw(ClientId id) {
+    if (delivering_) ended_jobs_.push_back(id);
+    else if (options_.announces) send(event::Withdraw{job_of(id)});
+}
+
 void Simulation::arrive(ClientId id) {
     const Job& job = jobs_[index_of(id)];
     SimulatedClient& c = clients_[index_of(id)];
@@ -246,6 +271,7 @@ void Simulation::arrive(ClientId id) {
     event::Attach attach;
     attach.client = id;
     attach.user = job.user;
+    if (options_.announces) attach.job = job_of(id);
     attach.priority = job.priority;
     attach.weight = job.weight;
     attach.pageable = job.pageable;
@@ -283,9 +309,14 @@ void Simulation::want(ClientId id) {
 void Simulation::disturb(const Disturbance& d) {
     using Kind = Disturbance::Kind;
     if (d.kind == Kind::kPolicy) return send(event::SetPolicy{d.policy});
-    if (d.kind == Kind::kCapacity) return send(event::SetCapacity{d.capacity});
+    if (d.kind == Kind::kCapacity) {
+        send(event::SetCapacity{d.capacity});
+        if (engine_.options().context > Bytes{}) send(event::SetContext{mebibytes_of(d.capacity.mib() / 4)});
+        return;
+    }
     SimulatedClient& c = clients_[index_of(d.client)];
     if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) return;
+    if (c.phase == Phase::kAnnounced && d.kind != Kind::kKill) return;
     if (d.kind == Kind::kKill) {
         // As on a device where work of the dead may go on.
         const Client* known = engine_.find(d.client);
@@ -316,18 +347,20 @@ void Simulation::disturb(const Disturbance& d) {
 }
 
 void Simulation::kill(ClientId id, Outcome outcome) {
+    const bool attached = clients_[index_of(id)].phase != Phase::kAnnounced;
     finish(id, outcome);
-    send(event::Die{id});
+    if (attached) send(event::Die{id});
+    withdraw(id);
 }
 
 void Simulation::finish(ClientId id, Outcome outcome) {
     SimulatedClient& c = clients_[index_of(id)];
     if (c.phase == Phase::kRunning && !c.stopped) stop_running(id);
+    if (c.phase != Phase::kAnnounced) static_now_ -= jobs_[index_of(id)].persistent + jobs_[index_of(id)].ephemeral;
     c.phase = Phase::kGone;
     c.has_grant = c.grant_kept = c.persistent_on_device = false;
     c.mapped.clear();
     deferred_[index_of(id)].clear();
-    static_now_ -= jobs_[index_of(id)].persistent + jobs_[index_of(id)].ephemeral;
     JobResult& job = result_.jobs[index_of(id)];
     job.outcome = outcome;
     job.end = now_;
@@ -449,7 +482,8 @@ void Simulation::end_leg(ClientId id) {
     if (c.iterations == job.iterations) {
         result_.jobs[index_of(id)].memory_time_gib_s = engine_.memory_time_gib_s(*engine_.find(id), now_);
         finish(id, Outcome::kDone);
-        return send(event::Leave{id, iterations});
+        send(event::Leave{id, iterations});
+        return withdraw(id);
     }
     answer_deferred(id);
     if (c.asked_to_yield || job.think.ns > 0) tell_demand(id);

@@ -34,6 +34,7 @@ struct SimulationOptions {
     double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
     Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this long
     bool profiles_known = false;               ///< P and T are known on arrival
+    bool announces = false;                    ///< jobs are announced, and attach when they are told to start
     std::optional<double> occupancy;           ///< overrides every job's
     std::uint64_t seed = 1;                    ///< think times and delays
     std::uint64_t events_max = 0;              ///< give up after so many; 0: never
@@ -83,7 +84,7 @@ public:
 
 /// A simulated client, as its own process would know itself.
 struct SimulatedClient {
-    enum class Phase : std::uint8_t { kNotArrived, kOnHost, kWaiting, kRunning, kStalled, kGone };
+    enum class Phase : std::uint8_t { kNotArrived, kAnnounced, kOnHost, kWaiting, kRunning, kStalled, kGone };
     struct Mapped {
         LaneId lane;
         Bytes size{};
@@ -139,7 +140,7 @@ public:
 
 private:
     struct Pending {
-        enum class Kind : std::uint8_t { kArrive, kWant, kMapped, kPagedOut, kPagedIn, kRevoked };
+        enum class Kind : std::uint8_t { kAnnounce, kArrive, kWant, kMapped, kPagedOut, kPagedIn, kRevoked };
         Instant at{};
         std::uint64_t order = 0;
         Kind kind{};
@@ -152,6 +153,7 @@ private:
     };
 
     void send(const Event& event);
+    void perform(const action::Start& a);
     void perform(const action::Admit& a);
     void perform(const action::Grant& a);
     void perform(const action::Yield& a);
@@ -167,6 +169,8 @@ private:
     void perform(const action::Drop& a);
     void perform(const auto&) {}
 
+    void announce(ClientId id);
+    void withdraw(ClientId id);
     void arrive(ClientId id);
     void happen(const Pending& pending);
     void disturb(const Disturbance& disturbance);
@@ -204,6 +208,7 @@ private:
     std::vector<Event> outbox_;                   ///< events on their way to the engine, in order
     bool delivering_ = false;
     std::vector<std::pair<ClientId, Outcome>> dying_;  ///< because of what the engine just said
+    std::vector<ClientId> ended_jobs_;                 ///< to be withdrawn
     std::vector<Observer*> observers_;
     SimulationResult result_;
     Bytes static_now_;

@@ -147,6 +147,8 @@ Scenario draw_scenario(std::uint64_t seed) {
     }
     if (random.chance(0.8)) draw_disturbances(random, scenario);
     scenario.policy = &draw_policy(random);
+    options.announces = true;
+    if (random.chance(0.5)) options.engine.context = mebibytes_of(random.between(1.0, options.engine.capacity.mib() * 0.3));
     return scenario;
 }
 

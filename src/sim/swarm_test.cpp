@@ -1,5 +1,7 @@
 #include "sim/swarm.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "base/check.h"
@@ -18,11 +20,24 @@ private:
     CheckHandler old_ = nullptr;
 };
 
+/// Counts what becomes of jobs that are announced.
+struct StartCounter : Observer {
+    void after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation&) override {
+        withdrawn += std::holds_alternative<event::Withdraw>(event) ? 1u : 0u;
+        const auto started = static_cast<std::uint64_t>(std::ranges::count_if(
+            actions, [](const Action& action) { return std::holds_alternative<action::Start>(action); }));
+        if (std::holds_alternative<event::Announce>(event)) at_once += started;
+        else later += started;
+    }
+    std::uint64_t at_once = 0, later = 0, withdrawn = 0;
+};
+
 TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
+    StartCounter starts;
     Statistics sum;
     std::uint64_t killed = 0, denied = 0, refused = 0;
     for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
-        const SwarmResult result = run_seed(seed);
+        const SwarmResult result = run_seed(seed, nullptr, &starts);
         ASSERT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
         const Statistics& s = result.run.statistics;
         sum.page_outs += s.page_outs;
@@ -49,6 +64,9 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     EXPECT_GT(killed, 100u);
     EXPECT_GT(denied, 100u);
     EXPECT_GT(refused, 10u);
+    EXPECT_GT(starts.at_once, 1000u);
+    EXPECT_GT(starts.later, 1000u);
+    EXPECT_GT(starts.withdrawn, 1000u);
 }
 
 TEST_F(Swarm, EveryCanaryIsCaught) {

@@ -73,11 +73,11 @@ bool is_same_file(int a, int b) {
 TEST(Framing, CarriesMessagesInOrder) {
     Pair pair;
     EXPECT_EQ(receive(pair.there.get()).kind, Kind::kNothingNow);
-    ASSERT_TRUE(send(pair.here.get(), Need{1, 2}));
+    ASSERT_TRUE(send(pair.here.get(), Need{1, 2, 3}));
     ASSERT_TRUE(send(pair.here.get(), Leave{}));
     const Received first = receive(pair.there.get());
     ASSERT_EQ(first.kind, Kind::kMessage);
-    EXPECT_EQ(std::get<Need>(first.message).ephemeral, 2u);
+    EXPECT_EQ(std::get<Need>(first.message).ephemeral, 3u);
     EXPECT_FALSE(first.descriptors[0]);
     const Received second = receive(pair.there.get());
     ASSERT_EQ(second.kind, Kind::kMessage);

@@ -76,6 +76,7 @@ struct Observe {
 };
 struct Need {
     static constexpr std::uint16_t kType = 7;
+    std::uint64_t number = 0;  ///< of this client's needs; the answer carries it
     std::uint64_t persistent = 0;
     std::uint64_t ephemeral = 0;
 };
@@ -121,14 +122,11 @@ struct Revoke {
     static constexpr std::uint16_t kType = 24;
 };
 /// Answers Need.
-struct Room {
+struct NeedAnswer {
     static constexpr std::uint16_t kType = 25;
-    std::uint64_t persistent = 0;
-};
-struct Deny {
-    static constexpr std::uint16_t kType = 26;
-    std::uint64_t need = 0;
-    std::uint64_t capacity = 0;
+    std::uint64_t need = 0;        ///< its number
+    std::uint32_t given = 0;       ///< 0: it is denied
+    std::uint64_t persistent = 0;  ///< if given: the private memory that it may use, in all
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -151,7 +149,8 @@ struct Run {
     std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
     Text<64> name;
     Text<256> log;                  ///< path, if detached
-    std::uint32_t runs = 0;         ///< 1: its process has started
+    std::uint16_t runs = 0;         ///< 1: its process has started
+    std::uint16_t waited = 0;       ///< 1: it waited for Start when the last service went away
     std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the run is not remembered
     std::uint64_t program_key = 0;
     Text<160> command;  ///< to be shown, as much of it as there is room for
@@ -161,7 +160,12 @@ struct Running {
     std::uint32_t job = 0;
     Text<16> device;
     Text<64> gpu;
-    Text<128> mps;  ///< the directory of its pipes; empty: the job is not to use MPS
+    Text<128> mps;            ///< the directory of its pipes; empty: the job is not to use MPS
+    std::uint32_t waits = 0;  ///< 1: its process is not to start before Start comes
+};
+/// There is room on the device for the job's process.
+struct Start {
+    static constexpr std::uint16_t kType = 46;
 };
 /// The job has waited for long; comes at most once from a service. The words are those of the status.
 struct Waits {
@@ -201,10 +205,6 @@ struct StopService {
     static constexpr std::uint16_t kType = 53;
     std::uint32_t even_with_jobs = 0;
 };
-struct MayStart {
-    static constexpr std::uint16_t kType = 54;
-    JobReference job;
-};
 struct PauseJob {
     static constexpr std::uint16_t kType = 55;
     JobReference job;
@@ -237,11 +237,11 @@ struct Answer {
 
 using Message =
     std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces,
-                 MapLane, UnmapLane, Revoke, Room, Deny, PageOut, PageIn, Refuse, Run, Running, Waits, Ended, AskStatus,
-                 SetPolicy, FlushTrace, StopService, MayStart, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
+                 MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Refuse, Run, Running, Start, Waits, Ended,
+                 AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
 
 /// What the command line may ask, by itself or for its user.
-using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, MayStart, PauseJob, ResumeJob, KillJob, SetJob>;
+using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob>;
 
 Message message_of(const Command& command);
 /// Nothing: it is no command.

@@ -28,7 +28,7 @@ auto fields(const PagedOut&) { return std::tuple(); }
 auto fields(const PagedIn&) { return std::tuple(); }
 auto fields(const Unpageable& m) { return std::tuple(m.for_good); }
 auto fields(const Observe& m) { return std::tuple(m.persistent); }
-auto fields(const Need& m) { return std::tuple(m.persistent, m.ephemeral); }
+auto fields(const Need& m) { return std::tuple(m.number, m.persistent, m.ephemeral); }
 auto fields(const Leave&) { return std::tuple(); }
 auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
 auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
@@ -36,22 +36,21 @@ auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
 auto fields(const MapLane& m) { return std::tuple(m.lane, m.version, m.size); }
 auto fields(const UnmapLane& m) { return std::tuple(m.lane, m.version); }
 auto fields(const Revoke&) { return std::tuple(); }
-auto fields(const Room& m) { return std::tuple(m.persistent); }
-auto fields(const Deny& m) { return std::tuple(m.need, m.capacity); }
+auto fields(const NeedAnswer& m) { return std::tuple(m.need, m.given, m.persistent); }
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
-    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command));
+    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited);
 }
-auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps)); }
+auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits); }
+auto fields(const Start&) { return std::tuple(); }
 auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const AskStatus&) { return std::tuple(); }
 auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
 auto fields(const FlushTrace&) { return std::tuple(); }
 auto fields(const StopService& m) { return std::tuple(m.even_with_jobs); }
-auto fields(const MayStart& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const ResumeJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const KillJob& m) { return std::tuple(m.job.number, shown(m.job.name), m.at_once); }
@@ -78,6 +77,7 @@ std::vector<Message> examples() {
     run.job = 12;
     run.name = Text<64>("söze");
     run.log = Text<256>("/home/a b/log");
+    run.waited = 1;
     run.command_key = kLarge;
     run.program_key = kLarge + 1;
     run.command = Text<160>("python train.py --lr 0.1");
@@ -88,7 +88,7 @@ std::vector<Message> examples() {
             PagedIn{},
             Unpageable{1},
             Observe{kLarge},
-            Need{kLarge, kLarge + 1},
+            Need{7, kLarge, kLarge + 1},
             Leave{},
             Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
             Sorry{Text<256>("another user's")},
@@ -96,20 +96,19 @@ std::vector<Message> examples() {
             MapLane{3, 4, kLarge},
             UnmapLane{3, 4},
             Revoke{},
-            Room{kLarge},
-            Deny{kLarge, kLarge + 1},
+            NeedAnswer{7, 1, kLarge},
             PageOut{},
             PageIn{},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps")},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
+            Start{},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Ended{-9, kLarge},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
             FlushTrace{},
             StopService{1},
-            MayStart{job},
             PauseJob{job},
             ResumeJob{job},
             KillJob{job, 1},
@@ -249,7 +248,6 @@ std::vector<Place> texts() {
             {Waits{}, kBodyAt + offsetof(Waits, reason), 32},
             {Waits{}, kBodyAt + offsetof(Waits, behind), 64},
             {PauseJob{}, kBodyAt + offsetof(PauseJob, job) + kNameAt, 64},
-            {MayStart{}, kBodyAt + offsetof(MayStart, job) + kNameAt, 64},
             {ResumeJob{}, kBodyAt + offsetof(ResumeJob, job) + kNameAt, 64},
             {KillJob{}, kBodyAt + offsetof(KillJob, job) + kNameAt, 64},
             {SetJob{}, kBodyAt + offsetof(SetJob, job) + kNameAt, 64}};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "device/cuda/cuda_client_device.h"
 #include "device/cuda/nvml.h"
 #include "os/descriptor.h"
 
@@ -15,17 +16,14 @@ using cuda::kSuccess;
 
 class CudaLaneMemory : public LaneMemory {
 public:
-    explicit CudaLaneMemory(const cuda::Gpu& gpu) : gpu_(gpu), driver_(*gpu.driver) {
+    explicit CudaLaneMemory(const cuda::Gpu& gpu)
+        : LaneMemory(kCudaTraits, gpu.uuid, gpu.memory), gpu_(gpu), driver_(*gpu.driver) {
         Result<cuda::Nvml> nvml = cuda::Nvml::open(gpu.uuid);
         if (nvml) nvml_ = std::move(nvml).value();
     }
     ~CudaLaneMemory() override {
         while (!lanes_.empty()) release(lanes_.begin()->first);
     }
-
-    std::string_view name() const override { return "cuda"; }
-    std::string identity() const override { return gpu_.uuid; }
-    Bytes capacity() const override { return gpu_.memory; }
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         std::vector<cuda::Handle>& pieces = lanes_[lane];

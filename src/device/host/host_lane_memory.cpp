@@ -10,6 +10,7 @@
 #include <fstream>
 #include <unordered_map>
 
+#include "device/host/host_client_device.h"
 #include "os/descriptor.h"
 #include "os/file.h"
 
@@ -19,16 +20,16 @@ namespace {
 /// Clients map whole granules of their arenas; a file that ends within one would fault.
 constexpr std::int64_t kUnit = 64 * 1024;
 
+/// The rest is for what is not a job's.
+Bytes most_of_the_memory() {
+    struct sysinfo info {};
+    if (::sysinfo(&info) != 0) return gibibytes(1);
+    return {static_cast<std::int64_t>(info.totalram * info.mem_unit / 10 * 8)};
+}
+
 class HostLaneMemory : public LaneMemory {
 public:
-    std::string_view name() const override { return "host"; }
-
-    /// Most of the machine's memory; the rest is for what is not a job's.
-    Bytes capacity() const override {
-        struct sysinfo info {};
-        if (::sysinfo(&info) != 0) return gibibytes(1);
-        return {static_cast<std::int64_t>(info.totalram * info.mem_unit / 10 * 8)};
-    }
+    HostLaneMemory() : LaneMemory(kHostTraits, {}, most_of_the_memory()) {}
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         auto found = lanes_.find(lane);

@@ -8,16 +8,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "device/device.h"
 #include "os/descriptor.h"
 
 namespace salus::device {
 
 class WriteGuard {
 public:
-    struct Part {
-        std::byte* at;
-        std::uint64_t size;
-    };
     /// REQUIRES: whole pages, mapped as anonymous memory or from a memfd.
     explicit WriteGuard(const std::vector<Part>& parts);
     ~WriteGuard();

@@ -1,0 +1,51 @@
+#include "attachment/requests.h"
+
+namespace salus::attachment {
+
+Requests::Step Requests::on(const wire::Message& message, const State& state) {
+    if (const auto* pieces = std::get_if<wire::LanePieces>(&message)) {
+        if (pieces->first == 0) lane_ = pieces->lane;
+        if (lane_ != pieces->lane) return {{}, request::GiveUp{}};
+        return {{}, request::TakePieces{pieces->first}};
+    }
+    if (const auto* map = std::get_if<wire::MapLane>(&message)) {
+        if (lane_ != map->lane) return {{}, request::GiveUp{}};
+        return {{}, request::MapLane{map->lane, map->version, map->size}};
+    }
+    if (const auto* unmap = std::get_if<wire::UnmapLane>(&message)) {
+        if (lane_ != unmap->lane) return {wire::Acknowledge{unmap->lane, unmap->version}, {}};
+        forget_lane();
+        return {{}, request::UnmapLane{unmap->lane, unmap->version}};
+    }
+    if (std::holds_alternative<wire::Revoke>(message)) {
+        // A late message must not acknowledge the next revocation.
+        if (state.word.state == control::State::kRevoked) return {{}, request::Drain{}};
+    }
+    if (std::holds_alternative<wire::PageOut>(message)) {
+        const bool nobody_runs = state.parked && state.word.state == control::State::kFree && state.word.want;
+        if (state.stays || !nobody_runs) return {wire::Unpageable{state.stays ? 1u : 0u}, {}};
+        return {{}, request::PageOut{}};
+    }
+    if (std::holds_alternative<wire::PageIn>(message)) return {{}, request::PageIn{}};
+    return {};
+}
+
+std::optional<wire::Message> Requests::answer(const Request& done, bool ok) {
+    if (const auto* map = std::get_if<request::MapLane>(&done)) return wire::Acknowledge{map->lane, map->version};
+    if (const auto* unmap = std::get_if<request::UnmapLane>(&done)) return wire::Acknowledge{unmap->lane, unmap->version};
+    if (std::holds_alternative<request::PageIn>(done)) return wire::PagedIn{};
+    if (!std::holds_alternative<request::PageOut>(done)) return std::nullopt;
+    if (ok) return wire::PagedOut{};
+    return wire::Unpageable{1};
+}
+
+wire::Need Asking::ask(std::uint64_t persistent, std::uint64_t ephemeral) {
+    outcome_ = Outcome::kNone;
+    return {++asked_, persistent, ephemeral};
+}
+
+void Asking::on(const wire::NeedAnswer& answer) {
+    if (answer.need == asked_) outcome_ = answer.given != 0 ? Outcome::kGiven : Outcome::kDenied;
+}
+
+}  // namespace salus::attachment

@@ -1,0 +1,101 @@
+#include "attachment/turn.h"
+
+namespace salus::attachment {
+namespace {
+
+/// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
+template <typename Step>
+auto change(ControlPage& page, const Step& step) {
+    std::uint64_t seen = page.word.load(std::memory_order_acquire);
+    for (;;) {
+        const auto made = step(control::unpack(seen));
+        const std::uint64_t next = control::pack(made.next);
+        if (next == seen ||
+            page.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire)) {
+            return made;
+        }
+    }
+}
+
+}  // namespace
+
+Turn::Entry Turn::entered(const control::Word& before, std::uint64_t now_ns) {
+    if (before.state == control::State::kRunning) return Entry::kJoined;
+    page_.begun_ns.store(now_ns, std::memory_order_release);
+    return before.state == control::State::kIdle || before.kept ? Entry::kJoined : Entry::kNewTurn;
+}
+
+Turn::Begun Turn::begin(std::uint64_t now_ns, bool insist) {
+    control::Word before;
+    const control::Begin step = change(page_, [&](const control::Word& word) {
+        before = word;
+        return control::begin(word, insist);
+    });
+    if (!step.entered) return {std::nullopt, step.next, step.notify};
+    return {entered(before, now_ns), step.next, false};
+}
+
+std::optional<Turn::Entry> Turn::try_begin(std::uint64_t (*now_ns)()) {
+    std::uint64_t seen = page_.word.load(std::memory_order_acquire);
+    for (;;) {
+        const control::Word before = control::unpack(seen);
+        const control::Begin step = control::begin(before);
+        if (!step.entered) return std::nullopt;
+        const std::uint64_t next = control::pack(step.next);
+        if (page_.word.compare_exchange_weak(seen, next, std::memory_order_acq_rel, std::memory_order_acquire))
+            return entered(before, now_ns());
+    }
+}
+
+Turn::Left Turn::leave() {
+    struct Step {
+        control::Word next;
+        Left left;
+    };
+    return change(page_,
+                  [](const control::Word& word) {
+                      const auto step = control::leave(word);
+                      return step ? Step{step->next, {true, step->last}} : Step{word, {}};
+                  })
+        .left;
+}
+
+void Turn::finish(std::uint64_t now_ns, std::uint64_t iterations) {
+    page_.busy_ns.fetch_add(now_ns - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    page_.ended_ns.store(now_ns, std::memory_order_relaxed);
+    count(iterations);
+}
+
+Turn::Settled Turn::settle(bool clean, bool drained) {
+    struct Step {
+        control::Word next;
+        Settled settled;
+    };
+    return change(page_,
+                  [&](const control::Word& word) {
+                      if (word.yield && !drained) return Step{word, {.must_drain = true}};
+                      const control::Settle step = control::settle(word, drained, clean);
+                      return Step{step.next, {false, step.wake, step.notify}};
+                  })
+        .settled;
+}
+
+bool Turn::acknowledge() {
+    struct Step {
+        control::Word next;
+        bool done;
+    };
+    return change(page_,
+                  [](const control::Word& word) {
+                      const auto next = control::acknowledge(word);
+                      return next ? Step{*next, true} : Step{word, false};
+                  })
+        .done;
+}
+
+bool Turn::withdraw() {
+    return change(page_, [](const control::Word& word) { return control::take_back(word, /*may_retract=*/true); }).outcome ==
+           control::TakeBack::Outcome::kTaken;
+}
+
+}  // namespace salus::attachment

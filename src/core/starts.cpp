@@ -1,0 +1,97 @@
+#include "core/starts.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace salus {
+namespace {
+
+/// What a job keeps, until one of its runs has shown it.
+constexpr Bytes kWeightsGuess = mebibytes(128);
+/// What a job's first iterations have to themselves.
+constexpr Bytes kRoomToLearn = gibibytes(1);
+/// Iterations after which a client has taken all that it keeps.
+constexpr std::uint64_t kKnownAfter = 3;
+/// How long room is kept for a process that does not attach: it may never.
+constexpr Duration kAttachPatience = seconds(60);
+/// After a restart of the service, how long jobs that waited let those come back that ran.
+constexpr Duration kReturnTime = milliseconds(500);
+
+Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > Bytes{} ? persistent : kWeightsGuess); }
+
+}  // namespace
+
+// Note [Room to start]
+// With `need` the context and what an earlier run kept (or a guess), the first job that waits starts when
+//
+//   reserved  +  kept for others  +  room to learn  +  need   <=   C
+//
+// Kept for others: the whole need of a job that was told to start and has no client yet, for a minute; of a job whose client
+// is new, what that has not reserved yet. Room to learn: lanes are lent to a newcomer, so they count as part of it.
+// A job starts whatever the sum if nobody else is there: it could not have more room.
+//
+// Jobs start at an Announce and at reviews only, not as soon as the sum allows it: a client that has left may still have its
+// context. Before these two the shell asks the device what is in use.
+
+Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger)
+    : clients_(clients), lanes_(lanes), ledger_(ledger) {}
+
+Starts::Announced Starts::announce(const event::Announce& e, Instant now) {
+    Job& job = jobs_[e.job];
+    const bool started_before = !job.waits();
+    job.persistent = e.persistent;
+    if (e.waited) job.not_before = now + kReturnTime;
+    if (e.runs || started_before) job.started_at = now;
+    if (e.runs) return Announced::kRuns;
+    return started_before ? Announced::kStartedBefore : Announced::kWaits;
+}
+
+void Starts::attached(JobId id, Instant now) {
+    const auto job = jobs_.find(id);
+    if (job != jobs_.end() && job->second.waits()) job->second.started_at = now;
+}
+
+std::optional<JobId> Starts::next(Bytes context, Instant now) const {
+    const auto first = std::ranges::find_if(jobs_, [](const auto& entry) { return entry.second.waits(); });
+    if (first == jobs_.end()) return std::nullopt;
+    if (context == Bytes{}) return first->first;
+    if (now < first->second.not_before) return std::nullopt;
+    bool alone = clients_.all().empty();
+    Bytes kept;
+    for (const auto& [id, job] : jobs_) {
+        if (job.waits()) continue;
+        const Client* client = first_client_of(id);
+        const bool starting = !client && now - job.started_at < kAttachPatience;
+        const bool is_new = client && client->iterations_before + client->facts.iterations_done < kKnownAfter;
+        const Bytes need = need_of(context, job.persistent);
+        if (starting) kept += need;
+        if (is_new) kept += std::max(need - client->reserved(), Bytes{});
+        alone = alone && !starting;
+    }
+    const Bytes to_learn = std::max(kRoomToLearn - lanes_.total_charge(), Bytes{});
+    const Bytes sum = ledger_.reserved() + kept + to_learn + need_of(context, first->second.persistent);
+    return alone || sum <= ledger_.capacity() ? std::optional(first->first) : std::nullopt;
+}
+
+void Starts::start(JobId id, Instant now) {
+    Job& job = jobs_.at(id);
+    SALUS_CHECK(job.waits(), "a job starts once");
+    job.started_at = now;
+}
+
+bool Starts::waits(JobId id) const {
+    const auto job = jobs_.find(id);
+    return job != jobs_.end() && job->second.waits();
+}
+
+bool Starts::anybody_waits() const {
+    return std::ranges::any_of(jobs_, [](const auto& entry) { return entry.second.waits(); });
+}
+
+const Client* Starts::first_client_of(JobId job) const {
+    const auto found = std::ranges::find_if(clients_.all(), [&](const Client* client) { return client->job == job; });
+    return found == clients_.all().end() ? nullptr : *found;
+}
+
+}  // namespace salus

@@ -1,0 +1,78 @@
+// A client's context on a GPU, and what the parts of its side share: calls in that context, address space, new memory.
+#pragma once
+
+#include <optional>
+
+#include "device/cuda/gpu.h"
+
+namespace salus::device::cuda {
+
+struct ClientContext {
+    const Driver* driver = nullptr;
+    Context context = nullptr;
+    AllocationProperties properties{};
+    AccessDescription access{};
+};
+
+/// While it lives our context is the calling thread's. The helper has none, and a script may have made another GPU's
+/// current: then a stream's number, 0 for one, would name a stream of that one.
+class InContext {
+public:
+    explicit InContext(const ClientContext& client) : driver_(*client.driver) {
+        changed_ = driver_.get_current(&before_) != kSuccess || before_ != client.context;
+        if (changed_) driver_.set_current(client.context);
+    }
+    ~InContext() {
+        if (changed_) driver_.set_current(before_);
+    }
+    InContext(const InContext&) = delete;
+    InContext& operator=(const InContext&) = delete;
+
+private:
+    const Driver& driver_;
+    Context before_ = nullptr;
+    bool changed_ = false;
+};
+
+/// ... and the thread may call what else would spoil a graph that is being captured, here or in another thread.
+class ContextScope {
+public:
+    explicit ContextScope(const ClientContext& client) : in_context_(client), driver_(*client.driver) {
+        driver_.exchange_capture_mode(&mode_);
+    }
+    ~ContextScope() { driver_.exchange_capture_mode(&mode_); }
+    ContextScope(const ContextScope&) = delete;
+    ContextScope& operator=(const ContextScope&) = delete;
+
+private:
+    InContext in_context_;
+    const Driver& driver_;
+    int mode_ = kCaptureModeRelaxed;
+};
+
+/// Address space that goes back when this does.
+class Reservation {
+public:
+    static Result<Reservation> make(const Driver& driver, std::uint64_t size);
+    ~Reservation() {
+        if (size_ > 0) driver_->address_free(start_, size_);
+    }
+    Reservation(Reservation&& other) noexcept
+        : driver_(other.driver_), start_(other.start_), size_(std::exchange(other.size_, 0)) {}
+    Reservation& operator=(Reservation&&) = delete;
+
+    Address start() const { return start_; }
+
+private:
+    Reservation(const Driver& driver, Address start, std::uint64_t size) : driver_(&driver), start_(start), size_(size) {}
+
+    const Driver* driver_;
+    Address start_;
+    std::uint64_t size_;
+};
+
+/// New memory at this address; 0 if there is none.
+Handle map_new(const ClientContext& client, Address at, std::uint64_t size);
+void put_away(const ClientContext& client, Address at, std::uint64_t size, Handle handle);
+
+}  // namespace salus::device::cuda

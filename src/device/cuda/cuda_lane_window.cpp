@@ -1,0 +1,195 @@
+#include "device/cuda/cuda_windows.h"
+
+#include <atomic>
+#include <map>
+
+namespace salus::device {
+namespace {
+
+using cuda::ClientContext;
+using cuda::ContextScope;
+using cuda::Handle;
+using cuda::kPiece;
+using cuda::kSuccess;
+
+// Note [Pieces]
+// The driver maps whole handles only, so both windows are made of pieces. One of the lane's window shows the lane, or memory
+// of our own while something in it is evacuated: then all of it was copied, and all of it is private, the free parts as
+// well. One of the private window has memory while any byte of it is wanted.
+class CudaLaneWindow : public LaneWindow {
+public:
+    CudaLaneWindow(const ClientContext& context, cuda::Reservation space, std::uint64_t size)
+        : LaneWindow(reinterpret_cast<std::byte*>(space.start()), size), context_(context), space_(std::move(space)) {}
+    ~CudaLaneWindow() override {
+        const ContextScope scope(context_);
+        drop();
+        for (const auto& [piece, evacuated] : evacuated_) cuda::put_away(context_, at(piece), kPiece, evacuated.handle);
+        if (copies_) driver().stream_destroy(copies_);
+    }
+
+    std::uint64_t backed() const override { return backed_.load(std::memory_order_relaxed); }
+
+    bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
+        const ContextScope scope(context_);
+        if (first > pieces_.size()) return false;
+        forget_pieces(first);
+        for (const os::Descriptor& descriptor : pieces) {
+            Handle handle = 0;
+            // The driver wants the descriptor itself where the pointer is; it takes a copy.
+            void* passed = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
+            if (driver().memory_import(&handle, passed, cuda::kHandleTypeDescriptor) != kSuccess) return false;
+            pieces_.push_back(handle);
+        }
+        return true;
+    }
+
+    bool resize(std::uint64_t wanted_size) override {
+        const ContextScope scope(context_);
+        const std::size_t wanted = (wanted_size + kPiece - 1) / kPiece;
+        if (wanted > pieces_.size() || wanted_size > size()) return false;
+        const std::size_t before = mapped_;
+        hide(wanted);
+        if (!show(wanted)) {
+            hide(before);
+            return false;
+        }
+        forget_pieces(mapped_);
+        return true;
+    }
+
+    void drop() override {
+        resize(0);
+        forget_pieces(0);
+    }
+
+    bool make_private(Range range) override {
+        const ContextScope scope(context_);
+        const std::uint64_t last = (range.offset + range.size - 1) / kPiece;
+        for (std::uint64_t piece = range.offset / kPiece; piece <= last; ++piece) {
+            auto found = evacuated_.find(piece);
+            if (found == evacuated_.end()) {
+                const Handle copy = copy_of(piece);
+                if (!copy) {
+                    if (piece > range.offset / kPiece) release_evacuated(range.offset / kPiece, piece - 1);
+                    return false;
+                }
+                found = evacuated_.emplace(piece, Evacuated{copy, 0}).first;
+                note_backed();
+            }
+            ++found->second.blocks;
+        }
+        return true;
+    }
+
+    bool restore(Range range) override {
+        const ContextScope scope(context_);
+        return release_evacuated(range.offset / kPiece, (range.offset + range.size - 1) / kPiece);
+    }
+
+private:
+    struct Evacuated {
+        Handle handle;
+        std::size_t blocks;  ///< that lie in the piece, or reach into it
+    };
+
+    const cuda::Driver& driver() const { return *context_.driver; }
+    cuda::Address at(std::uint64_t piece) const { return space_.start() + piece * kPiece; }
+
+    bool set_access(std::size_t from, std::size_t to) const {
+        return from >= to || driver().memory_set_access(at(from), (to - from) * kPiece, &context_.access, 1) == kSuccess;
+    }
+
+    /// So many pieces at least, of those that are not evacuated. False: some of them are there, and cannot be used.
+    bool show(std::size_t wanted) {
+        std::size_t from = mapped_;
+        for (; mapped_ < wanted; ++mapped_) {
+            // Access is set for many at once: that is what takes the time.
+            if (evacuated_.contains(mapped_)) {
+                if (!set_access(from, mapped_)) return false;
+                from = mapped_ + 1;
+            } else if (driver().memory_map(at(mapped_), kPiece, 0, pieces_[mapped_], 0) != kSuccess) {
+                return false;
+            }
+        }
+        return set_access(from, mapped_);
+    }
+    /// ... and at most.
+    void hide(std::size_t wanted) {
+        while (mapped_ > wanted) {
+            if (!evacuated_.contains(--mapped_)) hide_piece(mapped_);
+        }
+    }
+
+    void hide_piece(std::size_t piece) const { driver().memory_unmap(at(piece), kPiece); }
+
+    void forget_pieces(std::size_t from) {
+        for (; pieces_.size() > from; pieces_.pop_back()) driver().memory_release(pieces_.back());
+    }
+
+    /// The piece of the lane becomes a copy of itself. 0 if there is no memory for it; then nothing has changed.
+    Handle copy_of(std::uint64_t piece) {
+        if (!copies_ && driver().stream_create(&copies_, cuda::kStreamNonBlocking) != kSuccess) return 0;
+        const cuda::Address aside = space_.start() + size();
+        const Handle handle = cuda::map_new(context_, aside, kPiece);
+        if (!handle) return 0;
+        bool ok = driver().copy_on_device(aside, at(piece), kPiece, copies_) == kSuccess &&
+                  driver().stream_synchronize(copies_) == kSuccess;
+        driver().memory_unmap(aside, kPiece);
+        if (ok) {
+            hide_piece(piece);
+            ok = show_piece(piece, handle);
+            if (!ok) show_piece(piece, pieces_[piece]);
+        }
+        if (ok) return handle;
+        driver().memory_release(handle);
+        return 0;
+    }
+
+    /// This memory in the place of a piece of the lane that has none.
+    bool show_piece(std::uint64_t piece, Handle handle) const {
+        if (driver().memory_map(at(piece), kPiece, 0, handle, 0) != kSuccess) return false;
+        if (set_access(piece, piece + 1)) return true;
+        hide_piece(piece);
+        return false;
+    }
+
+    /// One block less in each of these; where none is left the lane shows through again. Where it cannot, the piece stays as
+    /// it is, for good: other blocks may lie in it.
+    bool release_evacuated(std::uint64_t first, std::uint64_t last) {
+        bool ok = true;
+        for (std::uint64_t piece = first; piece <= last; ++piece) {
+            const auto found = evacuated_.find(piece);
+            if (found == evacuated_.end() || --found->second.blocks > 0) continue;
+            hide_piece(piece);
+            const bool shown = piece >= mapped_ || show_piece(piece, pieces_[piece]);
+            ok = ok && shown;
+            if (!shown && show_piece(piece, found->second.handle)) {
+                found->second.blocks = 1;
+                continue;
+            }
+            driver().memory_release(found->second.handle);
+            evacuated_.erase(found);
+            note_backed();
+        }
+        return ok;
+    }
+
+    void note_backed() { backed_.store(evacuated_.size() * kPiece, std::memory_order_relaxed); }
+
+    ClientContext context_;
+    cuda::Reservation space_;     ///< the window, and one piece to copy through
+    std::vector<Handle> pieces_;  ///< of the lane, in order
+    std::size_t mapped_ = 0;      ///< so many of them show in the window, where it is not evacuated
+    std::map<std::uint64_t, Evacuated> evacuated_;
+    std::atomic<std::uint64_t> backed_{0};
+    cuda::Stream copies_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<LaneWindow> make_cuda_lane_window(const ClientContext& context, cuda::Reservation space,
+                                                  std::uint64_t size) {
+    return std::make_unique<CudaLaneWindow>(context, std::move(space), size);
+}
+
+}  // namespace salus::device

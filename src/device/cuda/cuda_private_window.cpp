@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <atomic>
+#include <map>
+
+#include "device/cuda/cuda_windows.h"
+
+namespace salus::device {
+namespace {
+
+using cuda::kPrivatePiece;
+
+/// Large requests are not tried without a look at what there is.
+constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
+
+/// See Note [Pieces].
+class CudaPrivateWindow : public PrivateWindow {
+public:
+    CudaPrivateWindow(const cuda::ClientContext& context, cuda::Reservation space, std::uint64_t size)
+        : PrivateWindow(reinterpret_cast<std::byte*>(space.start()), size), context_(context), space_(std::move(space)) {}
+    ~CudaPrivateWindow() override {
+        const cuda::ContextScope scope(context_);
+        for (const auto& [piece, backed] : pieces_) cuda::put_away(context_, at_piece(piece), kPrivatePiece, backed.handle);
+    }
+
+    std::uint64_t backed() const override { return backed_.load(std::memory_order_relaxed); }
+
+    bool back(Range range) override {
+        const cuda::ContextScope scope(context_);
+        // Not piece by piece up to the end of the GPU's memory, which others would miss meanwhile.
+        if (range.size >= kAskFirst && missing_in(range) > free_memory()) return false;
+        for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
+            const std::uint64_t piece = at / kPrivatePiece;
+            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            auto found = pieces_.find(piece);
+            if (found == pieces_.end()) {
+                const cuda::Handle handle = cuda::map_new(context_, at_piece(piece), kPrivatePiece);
+                if (!handle) {
+                    discard({range.offset, at - range.offset});
+                    return false;
+                }
+                found = pieces_.emplace(piece, Backed{handle, 0}).first;
+                note_backed();
+            }
+            found->second.bytes += end - at;
+            at = end;
+        }
+        return true;
+    }
+
+    void discard(Range range) override {
+        const cuda::ContextScope scope(context_);
+        for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
+            const std::uint64_t piece = at / kPrivatePiece;
+            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            const auto found = pieces_.find(piece);
+            if (found != pieces_.end() && (found->second.bytes -= end - at) == 0) {
+                cuda::put_away(context_, at_piece(piece), kPrivatePiece, found->second.handle);
+                pieces_.erase(found);
+                note_backed();
+            }
+            at = end;
+        }
+    }
+
+private:
+    struct Backed {
+        cuda::Handle handle;
+        std::uint64_t bytes;  ///< that are wanted
+    };
+
+    const cuda::Driver& driver() const { return *context_.driver; }
+    cuda::Address at_piece(std::uint64_t piece) const { return space_.start() + piece * kPrivatePiece; }
+
+    std::uint64_t missing_in(Range range) const {
+        std::uint64_t missing = 0;
+        for (std::uint64_t piece = range.offset / kPrivatePiece; piece * kPrivatePiece < range.offset + range.size;
+             ++piece) {
+            if (!pieces_.contains(piece)) missing += kPrivatePiece;
+        }
+        return missing;
+    }
+    std::uint64_t free_memory() const {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        return driver().memory_info(&free, &total) == cuda::kSuccess ? free : ~std::uint64_t{0};
+    }
+
+    void note_backed() { backed_.store(pieces_.size() * kPrivatePiece, std::memory_order_relaxed); }
+
+    cuda::ClientContext context_;
+    cuda::Reservation space_;
+    std::map<std::uint64_t, Backed> pieces_;
+    std::atomic<std::uint64_t> backed_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<PrivateWindow> make_cuda_private_window(const cuda::ClientContext& context, cuda::Reservation space,
+                                                        std::uint64_t size) {
+    return std::make_unique<CudaPrivateWindow>(context, std::move(space), size);
+}
+
+}  // namespace salus::device
