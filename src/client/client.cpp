@@ -30,15 +30,20 @@ struct ThreadState {
     bool works_for_others = false;     ///< autograd's: those wait for it inside theirs
     unsigned delegates = 0;            ///< it waits for such threads; nested
     int place = -1;                    ///< in the client's list of threads inside
+};
+constinit thread_local ThreadState tls;  // with neither constructor nor destructor: every begin and end looks at it
 
-    /// A thread that ends inside an iteration does not go on with it.
-    ~ThreadState() {
-        if (!gated_by) return;
-        depth = 1;
-        gated_by->end({0});
+/// A thread that ends inside an iteration does not go on with it.
+struct AtThreadEnd {
+    bool is_due = false;
+
+    ~AtThreadEnd() {
+        if (!tls.gated_by) return;
+        tls.depth = 1;
+        tls.gated_by->end({0});
     }
 };
-thread_local ThreadState tls;
+thread_local AtThreadEnd at_thread_end;  // from the thread's first begin on
 
 Error system_error(const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; }
 
@@ -261,6 +266,7 @@ void Client::stop_sharing() {
 /// A second thread inside iterations: see Note [Other threads] in memory_changes.cpp.
 void Client::note_thread() {
     tls.known = generation_;
+    at_thread_end.is_due = true;
     const int me = os::this_thread();
     int first = 0;
     if (device_thread_.compare_exchange_strong(first, me) || first == me) return;

@@ -23,7 +23,8 @@ void LaneHeap::died(device::Range range) {
 }
 
 bool LaneHeap::release(device::Range range, WorkInFlight::Mark freed_after) {
-    if (evacuated_.erase(range.offset) > 0) {
+    if (is_evacuated(range.offset)) {
+        evacuated_.erase(range.offset);
         dead_.push_back({range, freed_after});
         return false;
     }

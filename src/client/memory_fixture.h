@@ -106,7 +106,6 @@ private:
             : LaneWindow(device.real_->lane->start(), device.real_->lane->size()),
               device_(device),
               real_(*device.real_->lane) {}
-        std::uint64_t backed() const override { return device_.work_in_flight ? 0 : real_.backed(); }
         bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
             return real_.add_memory(first, std::move(pieces));
         }
@@ -144,18 +143,20 @@ private:
             : PrivateWindow(device.real_->own->start(), device.real_->own->size()),
               device_(device),
               real_(*device.real_->own) {}
-        std::uint64_t backed() const override { return device_.work_in_flight ? device_.held : real_.backed(); }
         bool back(device::Range range) override {
             if (device_.fail_back_private || device_.held + range.size > device_.held_most || !real_.back(range))
                 return false;
             device_.held += range.size;
+            note_backed();
             return true;
         }
         void discard(device::Range range) override {
             device_.takes_out("discard_private");
             device_.held -= range.size;
+            note_backed();
             real_.discard(range);
         }
+        void note_backed() { set_backed(device_.work_in_flight ? device_.held : 0); }
 
         Device& device_;
         device::PrivateWindow& real_;

@@ -10,7 +10,6 @@ constexpr std::uint64_t kHeapUnit = Arena::kGranule;
 /// Counts what is backed, and has no more than that.
 struct CountingWindow : device::PrivateWindow {
     CountingWindow() : PrivateWindow(nullptr, 64 * kHeapUnit) {}
-    std::uint64_t backed() const override { return held; }
     bool back(device::Range range) override {
         if (held + range.size > most) return false;
         held += range.size;

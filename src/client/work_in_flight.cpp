@@ -34,12 +34,10 @@ std::optional<device::Stream> WorkInFlight::next_home() {
 }
 
 /// A fence marks these streams once, and until it has passed the next one has to mark them again.
-std::optional<WorkInFlight::Mark> WorkInFlight::mark() {
-    ++marks_;
-    if (!asynchronous()) return marks_;
+bool WorkInFlight::fence() {
     fences_.uses(home_);
     for (const Late& late : late_) note_uses(late.block);
-    return fences_.fence() ? std::optional(marks_) : std::nullopt;
+    return fences_.fence();
 }
 
 bool WorkInFlight::keep_if_late(const Block& block) {

@@ -51,7 +51,10 @@ public:
     Mark last() const { return marks_; }
     /// Marks what the streams were given so far. Nothing: one of them captures a graph, and what it did before cannot be
     /// waited for.
-    std::optional<Mark> mark();
+    std::optional<Mark> mark() {
+        ++marks_;
+        return !asynchronous() || fence() ? std::optional(marks_) : std::nullopt;
+    }
     bool passed() { return fences_.passed(); }
     /// Waits for the last mark. Needs no lock, and must be called without those that an allocation takes.
     void drain() { fences_.drain(); }
@@ -77,6 +80,8 @@ public:
     void reuse_at_once() { reuse_at_once_ = true; }
 
 private:
+    bool fence();
+
     device::Fences& fences_;
     const device::Traits& traits_;
     device::Stream home_ = 0;

@@ -1,6 +1,7 @@
 // What a device is to Salus. The service owns the lanes' memory (LaneMemory); each client maps it (ClientDevice).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -99,12 +100,16 @@ public:
     std::byte* start() const { return start_; }
     std::uint64_t size() const { return size_; }
     bool contains(const void* address) const { return address >= start_ && address < start_ + size_; }
-    /// Bytes of the process's own memory behind it, as the device counts.
-    virtual std::uint64_t backed() const = 0;
+    /// Bytes of the process's own memory behind it, as the device counts. 0 for the host: there it is what is in use.
+    std::uint64_t backed() const { return backed_.load(std::memory_order_relaxed); }
+
+protected:
+    void set_backed(std::uint64_t bytes) { backed_.store(bytes, std::memory_order_relaxed); }
 
 private:
     std::byte* start_;
     std::uint64_t size_;
+    std::atomic<std::uint64_t> backed_{0};
 };
 
 /// Shows the lane, and private memory where something was evacuated.

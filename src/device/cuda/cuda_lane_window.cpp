@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_windows.h"
 
-#include <atomic>
 #include <map>
 
 namespace salus::device {
@@ -26,8 +25,6 @@ public:
         for (const auto& [piece, evacuated] : evacuated_) cuda::put_away(context_, at(piece), kPiece, evacuated.handle);
         if (copies_) driver().stream_destroy(copies_);
     }
-
-    std::uint64_t backed() const override { return backed_.load(std::memory_order_relaxed); }
 
     bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) override {
         const ContextScope scope(context_);
@@ -174,14 +171,13 @@ private:
         return ok;
     }
 
-    void note_backed() { backed_.store(evacuated_.size() * kPiece, std::memory_order_relaxed); }
+    void note_backed() { set_backed(evacuated_.size() * kPiece); }
 
     ClientContext context_;
     cuda::Reservation space_;     ///< the window, and one piece to copy through
     std::vector<Handle> pieces_;  ///< of the lane, in order
     std::size_t mapped_ = 0;      ///< so many of them show in the window, where it is not evacuated
     std::map<std::uint64_t, Evacuated> evacuated_;
-    std::atomic<std::uint64_t> backed_{0};
     cuda::Stream copies_ = nullptr;
 };
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <map>
 
 #include "device/cuda/cuda_windows.h"
@@ -21,8 +20,6 @@ public:
         const cuda::ContextScope scope(context_);
         for (const auto& [piece, backed] : pieces_) cuda::put_away(context_, at_piece(piece), kPrivatePiece, backed.handle);
     }
-
-    std::uint64_t backed() const override { return backed_.load(std::memory_order_relaxed); }
 
     bool back(Range range) override {
         const cuda::ContextScope scope(context_);
@@ -85,12 +82,11 @@ private:
         return driver().memory_info(&free, &total) == cuda::kSuccess ? free : ~std::uint64_t{0};
     }
 
-    void note_backed() { backed_.store(pieces_.size() * kPrivatePiece, std::memory_order_relaxed); }
+    void note_backed() { set_backed(pieces_.size() * kPrivatePiece); }
 
     cuda::ClientContext context_;
     cuda::Reservation space_;
     std::map<std::uint64_t, Backed> pieces_;
-    std::atomic<std::uint64_t> backed_{0};
 };
 
 }  // namespace

@@ -22,8 +22,7 @@ public:
     using PrivateWindow::PrivateWindow;
     ~HostPrivateWindow() override { ::munmap(start(), size()); }
 
-    std::uint64_t backed() const override { return 0; }  // it is what is in use
-    bool back(Range) override { return true; }           // the kernel does, at the first touch
+    bool back(Range) override { return true; }  // the kernel does, at the first touch
     void discard(Range range) override { ::madvise(start() + range.offset, range.size, MADV_DONTNEED); }
 };
 

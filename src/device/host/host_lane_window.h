@@ -16,7 +16,6 @@ public:
     HostLaneWindow(std::byte* start, std::uint64_t size);
     ~HostLaneWindow() override;
 
-    std::uint64_t backed() const override { return 0; }  // it is what is in use
     bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) override;
     bool resize(std::uint64_t size) override;
     void drop() override;
