@@ -49,7 +49,9 @@ TEST(CudaSharing, SurvivorsAreEvacuatedAndResultsAreThoseOfRunningAlone) {
                        "--work",       "100",   "--iterations", "25",    "--touch", "pages"};
     GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
     // The first keeps a block in every iteration: the next survivor lies in the piece that was evacuated for the last.
-    const auto survives = [](int i) { return Words{"--survive", std::to_string(1 + 3 * i), "--seed", std::to_string(i + 1)}; };
+    const auto survives = [](int i) {
+        return Words{"--survive", std::to_string(1 + 3 * i), "--seed", std::to_string(i + 1)};
+    };
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(machine.job("alone" + std::to_string(i), job + survives(i) + Words{"--alone"}).wait(), 0);
     }

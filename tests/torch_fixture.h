@@ -40,7 +40,8 @@ protected:
     explicit TorchTest(std::size_t usual) : usual_(usual) {}
     void SetUp() override {
         const std::vector<Python> all = pythons();
-        if (!everything() && all.size() > 1 && GetParam() != usual_) GTEST_SKIP() << "with this version in `make check` only";
+        if (!everything() && all.size() > 1 && GetParam() != usual_)
+            GTEST_SKIP() << "with this version in `make check` only";
         if (GetParam() >= all.size()) {
             GTEST_SKIP() << "SKIPPED: "
                          << (kSanitized ? "not with sanitizers" : "no such PyTorch here (scripts/setup-torch)");
