@@ -1,5 +1,5 @@
 // A client's half of a turn: what its threads and its helper do to the control word, one step a call. Nobody waits in here,
-// and there is no clock: the library (client/turns.h) waits between steps, the simulator lets virtual time pass.
+// and there is no clock: the library (client/turns.h) waits between steps.
 #pragma once
 
 #include <cstdint>

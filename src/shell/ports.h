@@ -1,5 +1,5 @@
-// What the shell needs of the world. The service has these from the machine (service/machine.h), the simulator makes them up
-// (sim/world.h); the shell cannot tell them apart.
+// What the shell needs of the world. The service implements these with the machine's clock, sockets, device and files
+// (service/ports.h, and service/server.h for the connections and the device).
 #pragma once
 
 #include <cstddef>

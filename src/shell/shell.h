@@ -1,7 +1,7 @@
 // The shell around the engine: turns what clients do into events, and the engine's actions into words, messages and memory.
 //
 // It knows clients, not sockets: whoever drives it hands it messages and tells it of deaths. All contact with the world is
-// through its ports, so the service and the simulator run the same shell. One thread.
+// through its ports. One thread.
 #pragma once
 
 #include <cstdint>
