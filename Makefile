@@ -71,7 +71,7 @@ bench: build torch
 format: setup
 	@clang-format -i $(SOURCES)
 
-check: test build-asan build-tsan
+check: test build-dev build-asan build-tsan
 	@clang-format --dry-run --Werror $(SOURCES)
 	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R Torch
 	@$(CONCURRENCY) --kind all --seconds 60
