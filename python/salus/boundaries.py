@@ -82,6 +82,7 @@ class Script:
         self._built = -1              # the version that _owners is of
         self.stepped = set()          # optimizers that ever did
         self.stepped_in = {}          # optimizer -> the Boundaries of the thread in which it last did
+        self.only_stepper = None      # the one of these, if there is but one
         self.not_awaited = set()      # see Note [Optimizers that are awaited]
         self.no_model = _Model()      # stands for it where an iteration begins without one
 
@@ -110,6 +111,12 @@ class Script:
 
     def has_optimizers(self):
         return bool(self._optimizers)
+
+    def steps_in(self, number, boundaries):
+        """An optimizer steps for the first time, or for the first time in this thread."""
+        self.stepped.add(number)
+        self.stepped_in[number] = boundaries
+        self.only_stepper = boundaries if set(self.stepped_in.values()) == {boundaries} else None
 
     def awaited(self, optimizers):
         return {number for number in optimizers if number in self._optimizers and number not in self.not_awaited}
@@ -224,6 +231,8 @@ class Boundaries:
 
     def _is_trained_elsewhere(self, model):
         """Whether other threads make the steps of its optimizers: then this one works for theirs, and none will come here."""
+        if self._script.only_stepper is self:
+            return False
         stepped_in = self._script.stepped_in
         return bool(model.owners) and all(stepped_in.get(owner, self) is not self for owner in model.owners)
 
@@ -360,8 +369,8 @@ class Boundaries:
         iteration.stepped = iteration.stepped | {number}
         iteration.coupled = iteration.coupled | self._owners if iteration.coupled else self._owners
         iteration.called |= self._called
-        self._script.stepped.add(number)
-        self._script.stepped_in[number] = self
+        if self._script.stepped_in.get(number) is not self:
+            self._script.steps_in(number, self)
         self._note_work()
         if not iteration.coupled <= iteration.stepped and self._script.awaited(iteration.coupled - iteration.stepped):
             self._until = _STEP

@@ -54,8 +54,9 @@ class Client:
         status = self._library.salus_attach(None, ctypes.byref(self._client))
         self.attached = status == OK
         self.why_not = "" if self.attached else self._error()
-        self._begin_within = self._library.salus_begin_within
-        # Every iteration calls them: no frame of Python in between.
+        # Every iteration calls these: as little Python in between as can be.
+        self._begin_within = functools.partial(self._library.salus_begin_within, self._client, _LOOK_AFTER_SIGNALS_NS)
+        self._join_within = functools.partial(self._library.salus_join_within, self._client, _LOOK_AFTER_SIGNALS_NS)
         leave = self._library.salus_leave
         self.end = functools.partial(leave, self._client, 1)    # a boundary; one iteration more
         self.leave = functools.partial(leave, self._client, 0)  # a boundary, but not the end of an iteration
@@ -69,13 +70,13 @@ class Client:
 
     def join(self, kind):
         """Enters the iteration of a thread that waits for this one."""
-        self._enter(self._library.salus_join_within, kind)
+        self._enter(self._join_within, kind)
 
     def _enter(self, enter_within, kind):
         try:
             # Between two calls the interpreter runs what signals have asked for; that may raise.
             while True:
-                status = enter_within(self._client, _LOOK_AFTER_SIGNALS_NS, kind)
+                status = enter_within(kind)
                 if status != WAITING:
                     break
         except BaseException:
