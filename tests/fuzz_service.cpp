@@ -183,7 +183,8 @@ public:
 
     void play() {
         for (int i = 0; i < 400 && !input_.empty(); ++i) operate();
-        if (server_->shell().engine().statistics().fallbacks > 0) fail("a client made the policy misbehave");
+        if (server_->devices().front()->shell().engine().statistics().fallbacks > 0)
+            fail("a client made the policy misbehave");
     }
 
     /// All hang up. Whoever comes next is served, and what was recorded replays to the same decisions.
@@ -203,7 +204,7 @@ public:
         client.say(wire::Leave{});
         for (int i = 0; i < 3; ++i) step();
         std::ostringstream trace;
-        trace << std::ifstream(server_->trace().current_path()).rdbuf();
+        trace << std::ifstream(server_->devices().front()->journal().trace().current_path()).rdbuf();
         const auto replay = replay_trace(trace.str(), find_policy, fallback_policy());
         if (!replay) fail("the trace cannot be replayed: " + replay.error());
         if (!replay.value().difference.empty()) fail("the replay differs: " + replay.value().difference);

@@ -1,4 +1,4 @@
-// Names for clients, jobs, lanes and users that cannot be mixed up.
+// Names for devices, clients, jobs, lanes and users that cannot be mixed up.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,9 @@
 
 namespace salus {
 
-/// Given out by the shell; small, and free for reuse once the client has left or died.
+/// The devices of a service, numbered from 0.
+enum class DeviceId : std::uint32_t {};
+/// Given out by the shell of a device; small, and free for reuse once the client has left or died.
 enum class ClientId : std::uint32_t {};
 /// Given out by the service, in the order in which jobs come; a restart of the service changes none.
 enum class JobId : std::uint32_t {};
@@ -19,6 +21,15 @@ inline constexpr ClientId kNoClient{0xffffffffu};
 inline constexpr JobId kNoJob{0};
 inline constexpr LaneId kNoLane{0xffffffffu};
 
+/// A client among all of a service: each device has clients of its own, numbered by itself.
+struct ClientHandle {
+    DeviceId device{};
+    ClientId client = kNoClient;
+
+    bool operator==(const ClientHandle&) const = default;
+};
+
+constexpr std::size_t index_of(DeviceId id) { return static_cast<std::size_t>(id); }
 constexpr std::size_t index_of(ClientId id) { return static_cast<std::size_t>(id); }
 constexpr std::size_t index_of(LaneId id) { return static_cast<std::size_t>(id); }
 

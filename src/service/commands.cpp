@@ -31,31 +31,32 @@ constexpr MpsPatience kMpsPatienceInService = {.start = seconds(2), .quit = seco
 /// Names come from other people: bytes that are no text are replaced.
 std::string dump(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-}  // namespace
-
-TraceStatus Server::trace_status() const {
-    const TraceFile& trace = journal_->trace();
+TraceStatus status_of(const TraceFile& trace) {
     return {trace.current_path(), trace.previous_path(), trace.recording(), trace.written()};
 }
 
+}  // namespace
+
+/// Of its first device: views of several are still to come.
 ServiceStatus Server::service_status(Instant at) const {
-    const Engine& engine = shell_->engine();
+    const SharedDevice& device = *devices_.front();
+    const Engine& engine = device.engine();
     ServiceStatus service;
     service.pid = ::getpid();
     service.version = kSalusVersion;
     service.socket = options_.socket;
     service.state_directory = options_.state;
     service.uptime = at - started_;
-    service.device = memory_->traits().name;
-    service.gpu = memory_->identity();
-    if (mps_ && offers_mps_) service.mps = mps_->directory();
+    service.device = device.traits().name;
+    service.gpu = device.identity();
+    service.mps = device.mps_for_new_jobs();
     service.policy = engine.policy().info.name;
     service.paging = engine.options().paging;
     service.min_turn = engine.options().min_turn;
     service.capacity = engine.capacity();
     service.reserved = engine.reserved();
-    service.held_by_orphans = shell_->held_by_orphans();
-    service.trace = trace_status();
+    service.held_by_orphans = device.shell().held_by_orphans();
+    service.trace = status_of(device.journal().trace());
     service.statistics = engine.statistics();
     for (const Lane& lane : engine.lanes().all())
         service.lanes.push_back({lane.id, lane.size, lane.charge, lane.user, lane.holder});
@@ -68,9 +69,8 @@ Status Server::status() const {
     status.service = service_status(at);
     for (const auto& [id, job] : jobs_) {
         const std::size_t before = status.jobs.size();
-        for (const auto& [client, session] : shell_->sessions()) {
-            if (session->job != id) continue;
-            status.jobs.push_back(job_status(*shell_, *session, at));
+        for (const ClientOn& client : clients_of(id)) {
+            status.jobs.push_back(job_status(client.shell(), *client.session, at));
             status.jobs.back().log = job.log;
         }
         if (status.jobs.size() > before) continue;
@@ -97,8 +97,10 @@ Job* Server::to_be_told_of(const Session& session) {
 
 Instant Server::next_long_wait() {
     Instant next = kNever;
-    for (const auto& [id, session] : shell_->sessions()) {
-        if (to_be_told_of(*session)) next = std::min(next, session->waiting_since + kLongWait);
+    for (const auto& device : devices_) {
+        for (const auto& [id, session] : device->shell().sessions()) {
+            if (to_be_told_of(*session)) next = std::min(next, session->waiting_since + kLongWait);
+        }
     }
     return next;
 }
@@ -106,13 +108,13 @@ Instant Server::next_long_wait() {
 /// `salus run` is told and does not ask: what it costs the service must not grow with the number of jobs.
 void Server::tell_long_waits() {
     const Instant at = os::now();
-    for (const auto& [id, session] : shell_->sessions()) {
-        Job* job = to_be_told_of(*session);
-        if (!job || at - session->waiting_since < kLongWait) continue;
+    for (const ClientOn& client : clients()) {
+        Job* job = to_be_told_of(*client.session);
+        if (!job || at - client.session->waiting_since < kLongWait) continue;
         job->told_of_wait = true;
         const auto runner = connections_.find(job->runner_connection);
         if (runner == connections_.end()) continue;
-        const JobStatus row = job_status(*shell_, *session, at);
+        const JobStatus row = job_status(client.shell(), *client.session, at);
         const Wait wait = row.activity ? row.activity->wait : Wait{};
         wire::Waits waits;
         waits.state = wire::Text<16>(name_of(row.state));
@@ -125,19 +127,11 @@ void Server::tell_long_waits() {
 
 // ---------------------------------------------------------------------------------------------------------- commands
 
-std::vector<Session*> Server::sessions_of(std::uint32_t job) {
-    std::vector<Session*> found;
-    for (const auto& [id, session] : shell_->sessions()) {
-        if (session->job == job) found.push_back(session.get());
-    }
-    return found;
-}
-
 /// To each client of a job; a refusal if it has none yet.
-Server::Reply Server::for_clients_of(const Job& job, const std::function<void(Session&)>& act) {
-    const std::vector<Session*> sessions = sessions_of(job.id);
-    if (sessions.empty()) return {false, fmt::format("job {} ({}) has not attached yet", job.id, job.name)};
-    for (Session* session : sessions) act(*session);
+Server::Reply Server::for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act) {
+    const std::vector<ClientOn> clients = clients_of(job.id);
+    if (clients.empty()) return {false, fmt::format("job {} ({}) has not attached yet", job.id, job.name)};
+    for (const ClientOn& client : clients) act(client);
     return {};
 }
 
@@ -162,19 +156,22 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) 
     if (!owned_by(peer)) return {false, "only the service's owner sets the policy"};
     const Policy* policy = find_policy(wanted.name.view());
     if (!policy) return {false, fmt::format("there is no policy '{}'", wanted.name.view())};
-    shell_->set_policy(*policy);
-    const std::string note = offer_mps(kMpsPatienceInService);
+    std::string note;
+    for (const auto& device : devices_) {
+        device->shell().set_policy(*policy);
+        if (const std::string more = offer_mps(*device, kMpsPatienceInService); !more.empty()) note = more;
+    }
     return note.empty() ? Reply{} : Reply{true, dump({{"note", note}})};
 }
 
 Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
-    journal_->trace().flush();
-    return {true, dump(to_json(trace_status()))};
+    for (const auto& device : devices_) device->journal().trace().flush();
+    return {true, dump(to_json(status_of(devices_.front()->journal().trace())))};
 }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner stops it"};
-    const std::size_t attached = shell_->sessions().size();
+    const std::size_t attached = clients().size();
     if (wanted.even_with_jobs == 0 && attached > 0)
         return {false, fmt::format("{} jobs are attached; --force stops the service all the same", attached)};
     stop();
@@ -182,22 +179,22 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted
 }
 
 Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
-    return for_clients_of(job, [&](Session& session) { shell_->pause(session, true); });
+    return for_clients_of(job, [](const ClientOn& client) { client.shell().pause(*client.session, true); });
 }
 
 Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
-    return for_clients_of(job, [&](Session& session) { shell_->pause(session, false); });
+    return for_clients_of(job, [](const ClientOn& client) { client.shell().pause(*client.session, false); });
 }
 
 Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
     const Result<wire::Assignments> wanted = wire::assignments_in(message);
     if (!wanted) return {false, wanted.error()};
     const auto& [priority, weight, iterations] = wanted.value();
-    return for_clients_of(job, [&](Session& session) {
-        const Client* client = shell_->engine().find(session.id);
-        if (!client) return;
-        shell_->adjust(session, priority.value_or(client->facts.priority), weight.value_or(client->facts.weight),
-                       iterations.value_or(client->facts.iterations_total));
+    return for_clients_of(job, [&](const ClientOn& client) {
+        const Client* known = client.device->engine().find(client.session->id);
+        if (!known) return;
+        client.shell().adjust(*client.session, priority.value_or(known->facts.priority),
+                              weight.value_or(known->facts.weight), iterations.value_or(known->facts.iterations_total));
     });
 }
 
@@ -207,17 +204,17 @@ Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
 Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
     const bool at_once = wanted.at_once != 0;
     const int signal = at_once ? SIGKILL : SIGTERM;
-    const std::vector<Session*> sessions = sessions_of(job.id);
+    const std::vector<ClientOn> clients = clients_of(job.id);
     os::ChildProcess command;
-    for (const Session* session : sessions) {
-        if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(session->process.pid, job.runner_pid);
+    for (const ClientOn& client : clients) {
+        if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(client.session->process.pid, job.runner_pid);
     }
     if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
     // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
     else if (job.runner_pid != 0)
         os::send_signal(os::open_pidfd(job.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
-    for (Session* session : sessions) {
-        shell_->pause(*session, false);
+    for (const auto& [device, session] : clients) {
+        device->shell().pause(*session, false);
         if (session->process.pid != command.pid) os::send_signal(attached_.at(session->connection).pidfd.get(), signal);
     }
     log(LogLevel::kInfo, "job {} ({}) is killed by command", job.id, job.name);

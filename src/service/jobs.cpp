@@ -57,9 +57,14 @@ Result<Job*> Jobs::named(const os::Peer& peer, const wire::JobReference& which) 
     return &job;
 }
 
-std::size_t Jobs::on_mps() const {
+std::size_t Jobs::on(DeviceId device) const {
     return static_cast<std::size_t>(
-        std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.joins_mps; }));
+        std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& job) { return job.second.device == device; }));
+}
+
+std::size_t Jobs::on_mps_of(DeviceId device) const {
+    return static_cast<std::size_t>(std::count_if(
+        jobs_.begin(), jobs_.end(), [&](const auto& job) { return job.second.device == device && job.second.joins_mps; }));
 }
 
 }  // namespace salus::service

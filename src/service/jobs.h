@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "base/run_figures.h"
 #include "base/time.h"
@@ -27,7 +29,8 @@ struct Job {
     unsigned uid = 0;
     int runner_pid = 0;  ///< 0: none
     shell::ConnectionId runner_connection = 0;
-    std::string log;  ///< path, if it was detached
+    std::string log;                 ///< path, if it was detached
+    std::optional<DeviceId> device;  ///< where it was placed
     Instant started;
 
     history::CommandKeys keys;
@@ -51,7 +54,9 @@ public:
     const Job& at(std::uint32_t id) const { return jobs_.at(id); }
     /// An error, in a line, if there is none, if several have that name, or if it is another user's than the peer.
     Result<Job*> named(const os::Peer& peer, const wire::JobReference& which);
-    std::size_t on_mps() const;
+    /// Those that were placed on a device.
+    std::size_t on(DeviceId device) const;
+    std::size_t on_mps_of(DeviceId device) const;
 
     std::size_t size() const { return jobs_.size(); }
     auto begin() { return jobs_.begin(); }

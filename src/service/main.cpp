@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
         return 1;
     }
     salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
-                        options.policy, server.value()->shell().engine().capacity().mib() / 1024.0);
+                        options.policy, server.value()->devices().front()->engine().capacity().mib() / 1024.0);
     server.value()->run();
     salus::service::log(salus::LogLevel::kInfo, "stopped");
     return 0;

@@ -56,9 +56,8 @@ bool KernelProcesses::is_alive(const shell::ProcessId& process) const {
 bool KernelProcesses::is_stopped(int pid) const { return os::is_stopped(pid); }
 Duration KernelProcesses::cpu_time_of(int pid) const { return os::cpu_time_of(pid).value_or(Duration{}); }
 
-StateJournal::StateJournal(const Options& options, const EngineOptions& engine)
-    : trace_(options.state, options.trace_limit, format_header(engine, options.policy)),
-      roster_path_(options.state + "/roster") {}
+StateJournal::StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header)
+    : trace_(directory, trace_limit, trace_header), roster_path_(directory + "/roster") {}
 
 void StateJournal::record(const Event& event, Instant at, std::span<const Action> actions) {
     trace_.record(event, at, actions);

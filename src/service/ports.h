@@ -1,4 +1,4 @@
-// The shell's ports, as the machine has them. Connections are the server's own.
+// The shell's ports, as the machine has them: clock, processes and journal. Connections and memory are SharedDevice's.
 #pragma once
 
 #include <memory>
@@ -24,10 +24,10 @@ public:
     Duration cpu_time_of(int pid) const override;
 };
 
-/// Trace and roster in the state directory, and the log.
+/// Trace and roster of one device, in its directory, and the log.
 class StateJournal final : public shell::Journal {
 public:
-    StateJournal(const Options& options, const EngineOptions& engine);
+    StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header);
 
     void record(const Event& event, Instant at, std::span<const Action> actions) override;
     void name_client(ClientId client, std::uint32_t job, std::string_view name) override;

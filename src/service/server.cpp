@@ -13,11 +13,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "device/cuda/cuda_lane_memory.h"
-#include "device/host/host_lane_memory.h"
+#include "core/placement.h"
 #include "os/clock.h"
 #include "os/file.h"
-#include "os/futex.h"
 #include "os/process.h"
 #include "os/timespec.h"
 #include "os/trust.h"
@@ -31,19 +29,6 @@ namespace {
 constexpr Duration kAcceptPause = milliseconds(500);
 /// A flood of messages from one must not keep it from the others.
 constexpr int kMessagesAtOnce = 16;
-
-/// The GPU, if there is one whose memory can be shared, else the host; or what was asked for.
-Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wanted) {
-    if (wanted == "host") return device::make_host_lane_memory();
-    const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
-    if (gpu) {
-        log(LogLevel::kInfo, "{}, {}", gpu.value().name, gpu.value().uuid);
-        return device::make_cuda_lane_memory(gpu.value());
-    }
-    if (wanted == "cuda") return Error{gpu.error()};
-    log(LogLevel::kInfo, "{}: jobs share the host's memory", gpu.error());
-    return device::make_host_lane_memory();
-}
 
 sigset_t stop_signals() {
     sigset_t stops;
@@ -66,6 +51,10 @@ std::uint64_t tag(std::uint32_t what, std::uint32_t id) { return std::uint64_t{w
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(const Options& options) {
+    return open(options, [&] { return open_devices(options.device); });
+}
+
+Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::function<Result<Devices>()>& open_devices) {
     const std::string directory = std::filesystem::path(options.socket).parent_path().string();
     const Result<bool> made = os::make_private_directory(directory);
     if (!made) return Error{made.error()};
@@ -76,35 +65,39 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options) {
     if (!lock) return Error{lock.error()};
     Result<os::Descriptor> state_lock = lock_state(options);
     if (!state_lock) return Error{state_lock.error()};
-    Result<std::unique_ptr<device::LaneMemory>> memory = open_device(options.device);
-    if (!memory) return Error{memory.error()};
-    std::unique_ptr<Server> server(new Server(options, std::move(memory).value()));
+    Result<Devices> devices = open_devices();
+    if (!devices) return Error{devices.error()};
+    const Result<bool> made_directories = make_directories(options, devices.value().size());
+    if (!made_directories) return Error{made_directories.error()};
+    std::unique_ptr<Server> server(new Server(options, std::move(devices).value()));
     server->lock_ = std::move(lock).value();
     server->state_lock_ = std::move(state_lock).value();
     server->made_directory_ = made.value();
-    server->offer_mps({});
-    server->find_mps_of_earlier_service();
+    for (const auto& device : server->devices_) {
+        server->offer_mps(*device, {});
+        device->find_mps_of_earlier_service();
+    }
     const Result<bool> listening = server->listen();
     if (!listening) return Error{listening.error()};
     return server;
 }
 
-Server::Server(const Options& options, std::unique_ptr<device::LaneMemory> memory)
-    : options_(options),
-      history_(options.state),
-      memory_(std::move(memory)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      started_(os::now()) {
-    const shell::Settings settings = settings_from(options, *memory_);
-    journal_ = std::make_unique<StateJournal>(options, settings.engine);
-    shell_ = std::make_unique<Shell>(settings, shell::Ports{clock_, *this, *this, processes_, *journal_});
-    shell_->on_departure([this](const Session& session) {
-        if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell_->figures_of(session));
-    });
+Server::Server(const Options& options, Devices devices)
+    : options_(options), history_(options.state), epoll_(::epoll_create1(EPOLL_CLOEXEC)), started_(os::now()) {
+    for (auto& memory : devices) {
+        const DeviceId id{static_cast<std::uint32_t>(devices_.size())};
+        devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
+        Shell& shell = devices_.back()->shell();
+        shell.on_departure([this, &shell](const Session& session) {
+            if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell.figures_of(session));
+        });
+    }
 }
 
 Server::~Server() {
-    if (mps_ && jobs_.on_mps() > 0) mps_->leave();
+    for (const auto& device : devices_) {
+        if (jobs_.on_mps_of(device->id()) > 0) device->leave_mps();
+    }
     if (listener_) ::unlink(options_.socket.c_str());
 }
 
@@ -125,51 +118,9 @@ Result<bool> Server::listen() {
     return true;
 }
 
-/// As the policy and --mps want it. What whoever chose the policy should know, in a line; empty: nothing.
-std::string Server::offer_mps(MpsPatience patience) {
-    const Policy& policy = shell_->engine().policy();
-    const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const bool is_gpu = memory_->traits().has_contexts;
-    const auto wants = [&](MpsMode mode) { return wants_mps(mode, options_.lanes, opens_lanes ? 2 : 1, is_gpu); };
-    const bool offered = std::exchange(offers_mps_, wants(options_.mps)) && mps_;
-    if (!offers_mps_ && wants(MpsMode::kAuto))
-        return "the service was started with --mps off: lanes take turns on the GPU until it is started without";
-    if (!offers_mps_ || offered) return "";
-    if (!mps_) {
-        Result<std::unique_ptr<Mps>> started = Mps::start(mps_directory(), memory_->identity(), patience);
-        if (!started) {
-            const std::string why = fmt::format("no MPS: {}; lanes take turns on the GPU", started.error());
-            log(LogLevel::kWarning, "{}", why);
-            return why;
-        }
-        take_mps(std::move(started).value());
-        log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
-    }
-    const std::size_t without = jobs_.size() - jobs_.on_mps();
-    if (without == 0) return "";
-    return fmt::format("MPS runs from now on; jobs started before ({}) take turns on the GPU until they are restarted",
-                       without);
+std::string Server::offer_mps(SharedDevice& device, MpsPatience patience) {
+    return device.offer_mps(patience, jobs_.on(device.id()) - jobs_.on_mps_of(device.id()));
 }
-
-void Server::find_mps_of_earlier_service() {
-    if (offers_mps_ || !memory_->traits().has_contexts) return;
-    take_mps(Mps::find(mps_directory(), memory_->identity()));
-    if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
-}
-
-void Server::take_mps(std::unique_ptr<Mps> mps) {
-    mps_ = std::move(mps);
-    if (mps_ && !watch(mps_->pidfd(), Watch::kMps, 0, EPOLLIN))
-        log(LogLevel::kWarning, "epoll: {}; nobody will notice if MPS ends", std::strerror(errno));
-}
-
-/// Jobs that use it lose the device, and those that come now are better off without.
-void Server::mps_is_gone() {
-    log(LogLevel::kError, "MPS is gone: {}; jobs from here on take turns on the GPU without it", mps_->why_gone());
-    mps_.reset();
-}
-
-bool Server::may_join_mps() const { return mps_ && offers_mps_ && jobs_.on_mps() < Mps::kClientsMax; }
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
     epoll_event event{};
@@ -178,39 +129,82 @@ bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// -------------------------------------------------------------------------------------------------- the shell's ports
-
 Server::Attached::~Attached() {
     if (epoll >= 0 && notify) ::epoll_ctl(epoll, EPOLL_CTL_DEL, notify.get(), nullptr);
 }
 
-shell::Connections::Sent Server::send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors) {
+// ----------------------------------------------------------------------------------------------- what its devices need
+
+ServerLink::Sent Server::send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors) {
     const auto connection = connections_.find(to);
     if (connection == connections_.end() || !connection->second.socket) return Sent::kGone;
     if (wire::send(connection->second.socket.get(), message, descriptors)) return Sent::kYes;
     return errno == EAGAIN ? Sent::kFull : Sent::kGone;
 }
 
-shell::Connections::Sent Server::send(ConnectionId to, const wire::Message& message) { return send(to, message, {}); }
-
-Result<shell::Connections::Sent> Server::send_pieces(ConnectionId to, LaneId lane, std::size_t first, std::size_t end) {
-    const Result<std::vector<os::Descriptor>> pieces = memory_->pass_on(lane, first, end);
-    if (!pieces) return Error{pieces.error()};
-    std::vector<int> descriptors;
-    for (const os::Descriptor& piece : pieces.value()) descriptors.push_back(piece.get());
-    return send(to, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(first)}, descriptors);
-}
-
 void Server::hang_up(ConnectionId connection) {
     if (const auto found = connections_.find(connection); found != connections_.end()) found->second.socket.reset();
 }
 
-void Server::wake(ControlPage& page) { os::wake_all(page.word); }
+bool Server::watch_mps(DeviceId device, int pidfd) {
+    return watch(pidfd, Watch::kMps, static_cast<std::uint32_t>(device), EPOLLIN);
+}
 
-std::optional<shell::DeviceMemory::Usage> Server::usage(const std::vector<int>& clients) const {
-    const auto usage = memory_->usage(clients);
-    if (!usage) return std::nullopt;
-    return Usage{usage->others, usage->clients};
+/// Where the job is, or is now to be.
+SharedDevice& Server::device_for(Job& job) {
+    if (!job.device) {
+        std::vector<DeviceFacts> facts;
+        for (const auto& device : devices_) {
+            const Engine& engine = device->engine();
+            facts.push_back({device->id(), engine.capacity(), engine.reserved(), jobs_.on(device->id())});
+        }
+        job.device = place(facts);
+    }
+    return at(*job.device);
+}
+
+// ----------------------------------------------------------------------------------------------------------- clients
+
+Server::ClientOn Server::find(const ClientHandle& handle) {
+    if (handle.client == kNoClient) return {};
+    Session* session = at(handle.device).shell().find(handle.client);
+    return session ? ClientOn{&at(handle.device), session} : ClientOn{};
+}
+
+/// The client that attached over a connection, while it is there. Ids of clients are used again.
+Server::ClientOn Server::client_of(const Connection& connection) {
+    return connection.client.client == kNoClient ? ClientOn{} : client_with(connection.id);
+}
+
+/// The client that attached over this connection, which may be closed by now. Numbers of connections are not used again.
+Server::ClientOn Server::client_with(ConnectionId connection) {
+    const auto known = attached_.find(connection);
+    if (known == attached_.end()) return {};
+    const ClientOn client = find(known->second.client);
+    if (client && client.session->connection == connection) return client;
+    attached_.erase(known);
+    return {};
+}
+
+std::vector<Server::ClientOn> Server::clients() const {
+    std::vector<ClientOn> all;
+    for (const auto& device : devices_) {
+        for (const auto& [id, session] : device->shell().sessions()) all.push_back({device.get(), session.get()});
+    }
+    return all;
+}
+
+Server::ClientOn Server::client_in_process(int pid) {
+    for (const ClientOn& client : clients()) {
+        if (client.session->process.pid == pid) return client;
+    }
+    return {};
+}
+
+std::vector<Server::ClientOn> Server::clients_of(std::uint32_t job) const {
+    std::vector<ClientOn> all = clients();
+    std::erase_if(all, [&](const ClientOn& client) { return client.session->job != job; });
+    return all;
 }
 
 // --------------------------------------------------------------------------------------------------------- the loop
@@ -223,34 +217,40 @@ void Server::block_signals() {
 void Server::run() {
     while (!stopping_) step(kNever);
     tell_held_back();
-    shell_->quiet();
-    journal_->trace().flush();
+    for (const auto& device : devices_) {
+        device->shell().quiet();
+        device->journal().trace().flush();
+    }
 }
 
 void Server::step(Instant limit) {
     std::array<epoll_event, 64> events;
     int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (count == 0) {
-        shell_->quiet();
-        journal_->quiet(os::now());
         long_wait_at_ = next_long_wait();
-        const Instant until =
-            std::min({limit, shell_->next_tick(), journal_->due(), long_wait_at_, accept_again_at_, held_back_due()});
+        Instant until = std::min({limit, long_wait_at_, accept_again_at_, held_back_due()});
+        for (const auto& device : devices_) {
+            device->shell().quiet();
+            device->journal().quiet(os::now());
+            until = std::min({until, device->shell().next_tick(), device->journal().due()});
+        }
         const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
         const timespec patience = os::timespec_of(left);
         count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                until == kNever ? nullptr : &patience, nullptr);
     }
     const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
-    if (journal_->is_full()) journal_->quiet(os::now());
+    for (const auto& device : devices_) {
+        if (device->journal().is_full()) device->journal().quiet(os::now());
+    }
     // Hand-overs first: somebody waits for them.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
-        Session* session = session_with(static_cast<std::uint32_t>(event.data.u64));
-        if (!session) continue;
+        const ClientOn client = client_with(static_cast<std::uint32_t>(event.data.u64));
+        if (!client) continue;
         // Before the look at the word: a signal that comes later tells of something later.
-        os::discard_signals(attached_.at(session->connection).notify.get());
-        shell_->notified(*session);
+        os::discard_signals(attached_.at(client.session->connection).notify.get());
+        client.shell().notified(*client.session);
     }
     for (const epoll_event& event : happened) {
         const auto id = static_cast<std::uint32_t>(event.data.u64);
@@ -259,15 +259,17 @@ void Server::step(Instant limit) {
             case Watch::kListener: accept_all(); break;
             case Watch::kSignals: stopping_ = true; break;
             case Watch::kProcess: forget_process(id); break;
-            case Watch::kMps: mps_is_gone(); break;
+            case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
             case Watch::kConnection:
                 if (const auto found = connections_.find(id); found != connections_.end()) read_from(found->second);
                 break;
         }
     }
-    const std::size_t sessions = shell_->sessions().size();
-    shell_->tick();
-    if (shell_->sessions().size() < sessions) close_without_session();
+    for (const auto& device : devices_) {
+        const std::size_t sessions = device->shell().sessions().size();
+        device->shell().tick();
+        if (device->shell().sessions().size() < sessions) close_without_session();
+    }
     const Instant at = os::now();
     if (long_wait_at_ <= at) tell_long_waits();
     if (held_back_due() <= at) tell_held_back();
@@ -353,7 +355,7 @@ void Server::read_from(Connection& connection) {
 }
 
 bool Server::handle(Connection& connection, wire::Received& received) {
-    if (Session* session = session_of(connection)) return shell_->message(*session, received.message);
+    if (const ClientOn client = client_of(connection)) return client.shell().message(*client.session, received.message);
     if (connection.job != 0) {  // a runner has one thing more to say
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
@@ -386,16 +388,13 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.pidfd = os::open_pidfd(connection.peer.pid);
     descriptors.notify = std::move(received.descriptors[1]);
     if (!descriptors.pidfd) return false;  // gone already
-    Session* before = nullptr;
-    for (const auto& [id, other] : shell_->sessions()) {
-        if (other->process.pid != session->process.pid) continue;
-        if (!other->disconnected) {
+    if (const ClientOn before = client_in_process(session->process.pid)) {
+        if (!before.session->disconnected) {
             refuse(connection, "this process is attached already");
             return false;
         }
-        before = other.get();
+        before.shell().died(*before.session);  // who comes again has left its lane
     }
-    if (before) shell_->died(*before);  // who comes again has left its lane
     const auto turn_away = [&](const std::string& why) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, why);
         refuse(connection, why);
@@ -410,12 +409,16 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
-    const Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
+    Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
     session->past = job.past;
-    Result<Session*> attached = shell_->attach(std::move(session), checked);
+    for (const auto& device : devices_) {  // its memory is there
+        if (device->shell().is_orphan(session->process)) job.device = device->id();
+    }
+    SharedDevice& device = device_for(job);
+    Result<Session*> attached = device.shell().attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
-    connection.client = attached.value()->id;
+    connection.client = {device.id(), attached.value()->id};
     descriptors.client = connection.client;
     attached_[connection.id] = std::move(descriptors);
     return true;
@@ -432,20 +435,22 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.past = history_.recall(job.uid, job.keys);
     connection.job = job.id;
     // After a restart of the service its clients may have been faster than `salus run`.
-    for (Session* session : sessions_of(job.id)) shell_->expect(*session, job.past);
+    for (const ClientOn& client : clients_of(job.id)) client.shell().expect(*client.session, job.past);
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
+    SharedDevice& device = device_for(job);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(memory_->traits().name);
-    running.gpu = wire::Text<64>(memory_->identity());
-    job.joins_mps = job.joins_mps || may_join_mps();
-    if (mps_ && offers_mps_ && !job.joins_mps) {
+    running.device = wire::Text<16>(device.traits().name);
+    running.gpu = wire::Text<64>(device.identity());
+    const bool offered = !device.mps_for_new_jobs().empty();
+    job.joins_mps = job.joins_mps || (offered && jobs_.on_mps_of(device.id()) < Mps::kClientsMax);
+    if (offered && !job.joins_mps) {
         log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name,
             Mps::kClientsMax);
     }
-    if (mps_ && job.joins_mps) running.mps = wire::Text<128>(mps_->directory());
+    if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
     const bool starts =
-        shell_->announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
+        device.shell().announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
     running.waits = starts ? 0 : 1;
     return wire::send(connection.socket.get(), running);
 }
@@ -456,7 +461,8 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     if (!known || known->runner_pid != connection.peer.pid) return;
     const Job& job = *known;
     RunFigures figures = job.gone;
-    for (const Session* session : sessions_of(job.id)) figures = whole_of(figures, shell_->figures_of(*session));
+    for (const ClientOn& client : clients_of(job.id))
+        figures = whole_of(figures, client.shell().figures_of(*client.session));
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
@@ -466,7 +472,7 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
 void Server::close(std::uint32_t id) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
-    if (Session* session = session_of(found->second)) shell_->disconnected(*session);
+    if (const ClientOn client = client_of(found->second)) client.shell().disconnected(*client.session);
     Job* job = jobs_.find(found->second.job);
     if (job && job->runner_pid == found->second.peer.pid) job->runner_pid = 0;
     connections_.erase(found);
@@ -474,39 +480,26 @@ void Server::close(std::uint32_t id) {
     drop_ended_jobs();
 }
 
-/// The session of a connection that attached, while there is one. Ids of clients are used again.
-Session* Server::session_of(const Connection& connection) {
-    return connection.client == kNoClient ? nullptr : session_with(connection.id);
-}
-
-/// The session that attached over this connection, which may be closed by now. Numbers of connections are not used again.
-Session* Server::session_with(std::uint32_t connection) {
-    const auto known = attached_.find(connection);
-    Session* session = known == attached_.end() ? nullptr : shell_->find(known->second.client);
-    if (session && session->connection == connection) return session;
-    if (known != attached_.end()) attached_.erase(known);
-    return nullptr;
-}
-
 /// Clients that the shell let go by itself leave an empty connection behind.
 void Server::close_without_session() {
-    std::erase_if(connections_, [&](const auto& entry) {
-        return entry.second.client != kNoClient && session_of(entry.second) == nullptr;
-    });
-    std::erase_if(attached_, [&](const auto& entry) { return !shell_->find(entry.second.client); });
+    std::erase_if(connections_,
+                  [&](const auto& entry) { return entry.second.client.client != kNoClient && !client_of(entry.second); });
+    std::erase_if(attached_, [&](const auto& entry) { return !find(entry.second.client); });
     drop_ended_jobs();
 }
 
 void Server::forget_process(std::uint32_t connection) {
-    Session* session = session_with(connection);
-    if (!session) return;
-    shell_->died(*session);
+    const ClientOn client = client_with(connection);
+    if (!client) return;
+    client.shell().died(*client.session);
     close_without_session();
 }
 
 void Server::drop_ended_jobs() {
-    const auto has_clients = [&](const Job& job) { return !sessions_of(job.id).empty(); };
-    for (const std::uint32_t ended : jobs_.drop_ended(has_clients)) shell_->withdraw(JobId{ended});
+    const auto has_clients = [&](const Job& job) { return !clients_of(job.id).empty(); };
+    for (const std::uint32_t ended : jobs_.drop_ended(has_clients)) {
+        for (const auto& device : devices_) device->shell().withdraw(JobId{ended});
+    }
 }
 
 }  // namespace salus::service

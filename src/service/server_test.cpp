@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "core/trace.h"
+#include "device/host/host_lane_memory.h"
 #include "os/clock.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
@@ -86,6 +87,8 @@ protected:
         return text;
     }
 
+    const Shell& shell(std::size_t device = 0) const { return server_->devices()[device]->shell(); }
+
     std::string directory_;
     Options options_;
     std::unique_ptr<Server> server_;
@@ -94,13 +97,81 @@ private:
     CheckHandler check_handler_;
 };
 
+/// A service that shares two devices of the host, and clients in processes of their own.
+class SeveralDevicesTest : public ServerTest {
+protected:
+    SeveralDevicesTest() { open(); }
+
+    void open() {
+        server_.reset();
+        const auto two = []() -> Result<Server::Devices> {
+            Server::Devices devices;
+            for (int i = 0; i < 2; ++i) devices.push_back(device::make_host_lane_memory());
+            return devices;
+        };
+        auto server = Server::open(options_, two);
+        ASSERT_TRUE(server.ok()) << server.error();
+        server_ = std::move(server).value();
+    }
+    std::unique_ptr<RawClient> attach_from(IdleProcess& process, const wire::Attach& wanted = {}) {
+        return attach(process.connect(), wanted);
+    }
+    /// It wants to run; whether it may.
+    bool runs(RawClient& client) {
+        client.change_word([](const control::Word& word) { return control::begin(word).next; });
+        step();
+        return control::unpack(client.page().word).state == control::State::kGranted;
+    }
+};
+
+TEST_F(SeveralDevicesTest, ClientsOfDifferentDevicesRunAtOnceAndThoseOfOneByTurns) {
+    IdleProcess processes[3];
+    std::unique_ptr<RawClient> clients[3];
+    for (int i = 0; i < 3; ++i) {
+        clients[i] = attach_from(processes[i]);
+        ASSERT_TRUE(clients[i]);
+    }
+    EXPECT_EQ(shell(0).sessions().size(), 2u);
+    EXPECT_EQ(shell(1).sessions().size(), 1u);
+    EXPECT_EQ(shell(0).sessions().begin()->first, shell(1).sessions().begin()->first) << "each numbers its own clients";
+    EXPECT_TRUE(runs(*clients[0]));
+    EXPECT_TRUE(runs(*clients[1]));
+    EXPECT_FALSE(runs(*clients[2])) << "the first runs there";
+}
+
+TEST_F(SeveralDevicesTest, AJobsClientsGoWhereTheJobIs) {
+    IdleProcess first, second;
+    wire::Attach wanted;
+    wanted.job = 5;
+    const auto one = attach_from(first, wanted);
+    const auto two = attach_from(second, wanted);
+    ASSERT_TRUE(one && two);
+    EXPECT_EQ(shell(0).sessions().size(), 2u);
+    EXPECT_TRUE(shell(1).sessions().empty());
+}
+
+TEST_F(SeveralDevicesTest, AfterARestartAClientIsWhereItsMemoryIs) {
+    IdleProcess first, second;
+    const auto one = attach_from(first);
+    const auto two = attach_from(second);
+    ASSERT_TRUE(one && two);
+    two->page().persistent = 10 << 20;
+    step();
+    open();
+    const auto again = attach_from(second);
+    ASSERT_TRUE(again);
+    EXPECT_TRUE(shell(0).sessions().empty());
+    ASSERT_EQ(shell(1).sessions().size(), 1u);
+    EXPECT_EQ(shell(1).sessions().begin()->second->process.pid, second.pid());
+}
+
 TEST_F(ServerTest, AClientIsWelcomedAndLeaves) {
     auto client = attach();
     ASSERT_TRUE(client);
-    EXPECT_EQ(server_->shell().sessions().size(), 1u);
+    EXPECT_EQ(shell().sessions().size(), 1u);
     EXPECT_TRUE(client->say(wire::Leave{}));
     step();
-    EXPECT_TRUE(server_->shell().sessions().empty());
+    EXPECT_TRUE(shell().sessions().empty());
     EXPECT_EQ(client->hear().kind, wire::Received::Kind::kClosed);
     EXPECT_TRUE(attach());
 }
@@ -134,7 +205,7 @@ TEST_F(ServerTest, AProcessAttachesOnce) {
     step();
     const auto again = attach();
     EXPECT_TRUE(again);
-    EXPECT_EQ(server_->shell().sessions().size(), 1u) << "what it was before is over";
+    EXPECT_EQ(shell().sessions().size(), 1u) << "what it was before is over";
 }
 
 TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {
@@ -154,7 +225,7 @@ TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {
         });
         step();
     }
-    EXPECT_TRUE(server_->shell().engine().find(ClientId{0})->profiled);
+    EXPECT_TRUE(shell().engine().find(ClientId{0})->profiled);
 }
 
 // What a client is called may be any bytes that are no control characters; who asks for the status gets it all the same.
@@ -265,7 +336,7 @@ TEST_F(RunHistoryTest, AfterARestartTheClientMayComeFirst) {
     const auto runner = announce(7, 1, 2);
     EXPECT_EQ(row()["iterations_total"], 500);
     EXPECT_EQ(row()["estimate"], "history");
-    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
+    EXPECT_EQ(shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
     EXPECT_EQ(row()["job"], 7);
 }
 
@@ -276,7 +347,7 @@ TEST_F(RunHistoryTest, AfterARestartWhatIsDoneIsSubtracted) {
     const auto runner = announce(7, 1, 2);
     const auto client = attach_to_job(100);
     EXPECT_EQ(row()["iterations_total"], 500);
-    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
+    EXPECT_EQ(shell().engine().find(ClientId{0})->facts.iterations_total, 400u);
 }
 
 TEST_F(RunHistoryTest, OnlyRunsThatAreSaidToHaveEndedAreRemembered) {
@@ -339,7 +410,7 @@ TEST_F(ServerTest, WhoLeavesWithNonsenseOnItsPageIsGone) {
         client->page().iterations = iterations;
         EXPECT_TRUE(client->say(wire::Leave{}));
         step();
-        EXPECT_TRUE(server_->shell().engine().clients().empty()) << iterations;
+        EXPECT_TRUE(shell().engine().clients().empty()) << iterations;
         std::unique_ptr<RawClient> next;
         EXPECT_NO_THROW(next = attach()) << iterations;
         ASSERT_TRUE(next) << iterations;
@@ -357,7 +428,7 @@ TEST_F(ServerTest, ATraceWithNonsenseInItReplays) {
     client->page().iterations = 1;  // fewer than none since then
     client->say(wire::Leave{});
     step();
-    const std::string path = server_->trace().current_path();
+    const std::string path = server_->devices().front()->journal().trace().current_path();
     server_.reset();  // all is written down by then
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
@@ -398,11 +469,11 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     }
     auto client = attach();
     ASSERT_TRUE(client);
-    const wire::JobReference job{server_->shell().sessions().begin()->second->job, {}};
+    const wire::JobReference job{shell().sessions().begin()->second->job, {}};
     EXPECT_NE(answer(wire::set_job(job, {.weight = 1e-300})), "{}");
-    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 1.0);
+    EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 1.0);
     EXPECT_EQ(answer(wire::set_job(job, {.weight = 0.01})), "{}");
-    EXPECT_EQ(server_->shell().engine().find(ClientId{0})->facts.weight, 0.01);
+    EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 0.01);
 }
 
 /// SIGTERM waits until it is asked for; the runner of a job in these tests is this process.
@@ -474,8 +545,8 @@ TEST_F(ServerTest, TheEndOfAProcessThatLeftIsNotTheNextOnes) {
     process.end();
     step();
     EXPECT_TRUE(heard<wire::Welcome>(*second));
-    ASSERT_EQ(server_->shell().sessions().size(), 1u) << "the second was taken for dead";
-    EXPECT_EQ(server_->shell().sessions().begin()->second->process.pid, ::getpid());
+    ASSERT_EQ(shell().sessions().size(), 1u) << "the second was taken for dead";
+    EXPECT_EQ(shell().sessions().begin()->second->process.pid, ::getpid());
 }
 
 TEST_F(ServerTest, TheEndOfAProcessIsSeen) {
@@ -484,8 +555,8 @@ TEST_F(ServerTest, TheEndOfAProcessIsSeen) {
     ASSERT_TRUE(client);
     process.end();
     step();
-    EXPECT_TRUE(server_->shell().sessions().empty());
-    EXPECT_TRUE(server_->shell().engine().clients().empty());
+    EXPECT_TRUE(shell().sessions().empty());
+    EXPECT_TRUE(shell().engine().clients().empty());
 }
 
 }  // namespace

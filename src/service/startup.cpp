@@ -32,6 +32,19 @@ std::optional<std::string> why_distrusted_in(const std::string& directory) {
     return std::nullopt;
 }
 
+std::string directory_of(const Options& options, DeviceId device) {
+    return device == DeviceId{0} ? options.state : options.state + "/device-" + std::to_string(index_of(device));
+}
+
+Result<bool> make_directories(const Options& options, std::size_t devices) {
+    for (std::size_t i = 1; i < devices; ++i) {
+        const std::string directory = directory_of(options, DeviceId{static_cast<std::uint32_t>(i)});
+        if (Result<bool> made = os::make_private_directory(directory); !made) return made;
+        if (const auto why = why_distrusted_in(directory)) return Error{*why};
+    }
+    return true;
+}
+
 Result<os::Descriptor> lock_socket(const std::string& socket) {
     Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
     const auto listens = [&] { return os::connect_to(socket).ok(); };

@@ -88,6 +88,10 @@ Session* Shell::find(ClientId id) {
     return found == sessions_.end() ? nullptr : found->second.get();
 }
 
+bool Shell::is_orphan(const ProcessId& process) const {
+    return std::any_of(orphans_.begin(), orphans_.end(), [&](const RosterEntry& entry) { return entry.process == process; });
+}
+
 // ----------------------------------------------------------------------------------------------------- to the engine
 
 /// Everything that reaches the engine goes through here, in order, and is recorded.

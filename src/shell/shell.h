@@ -130,6 +130,8 @@ public:
     const std::map<ClientId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
     Session* find(ClientId id);
     Bytes held_by_orphans() const { return held_by(orphans_); }
+    /// Whether this process was a client under the service before this one, and has not come again.
+    bool is_orphan(const ProcessId& process) const;
 
 private:
     Instant now() const { return ports_.clock.now(); }
