@@ -107,6 +107,24 @@ TEST_F(AdmissionTest, NeitherUnpageableClientsNorAnyoneWithPagingOffIsPagedOut) 
     }
 }
 
+TEST_F(AdmissionTest, OneThatCannotBePagedBetweenIterationsIsPagedBeforeItsNextTurn) {
+    Rig rig("fair");
+    rig.answers_paging = false;
+    const ClientId a = rig.enter({.persistent_mib = 600});
+    const ClientId b = rig.enter({.persistent_mib = 600});
+    rig.pass(seconds(11));  // A has had its stay
+    ASSERT_EQ(rig.turns(), "yield A");
+    rig.idle(a);
+    ASSERT_EQ(rig.memory(), "unmap A 0; page-out A 600");
+    rig.send(event::Unpageable{a, /*for_good=*/false});
+    rig.pass(milliseconds(50));
+    rig.want(a);
+    EXPECT_EQ(rig.turns(), "");
+    EXPECT_EQ(rig.memory(), "unmap A 1; page-out A 600");
+    rig.answer();  // to the first request, which counts for the second
+    EXPECT_TRUE(rig.runs(b));
+}
+
 TEST_F(AdmissionTest, UnderATimeSlicedPolicyAClientJustPagedInStaysForAWhile) {
     struct Row {
         std::string_view policy;

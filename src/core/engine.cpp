@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -213,7 +214,8 @@ void Engine::on(const event::Progress& e) {
 void Engine::on(const event::Want& e) {
     Client* client = known(e.client);
     if (!client) return;
-    client->page_refused = false;
+    // One that computes between iterations could not be paged out then. Now it can, before it is granted another turn.
+    if (std::exchange(client->page_refused, false)) memory_changed_ = true;
     if (client->turn() == Turn::kHoldingIdle) {
         move_turn(*client, Turn::kRunning);
         client->facts.idle += now_ - client->idle_since;
@@ -236,7 +238,7 @@ void Engine::on(const event::Boundary& e) {
     charge_time(*client);
     count_iterations(*client, e.iterations);
     give_back(*client);
-    client->page_refused = false;
+    if (std::exchange(client->page_refused, false)) memory_changed_ = true;
     move_turn(*client, Turn::kReady);
     became_ready(*client);
 }
