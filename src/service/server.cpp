@@ -481,6 +481,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     const Job& job = add_job(attach.job, attach.name.view(), connection.peer.uid);
     checked.job = job.id;
     session->past = job.past;
+    session->id = shell_->lowest_free_id();
     Result<Session*> attached = shell_->attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
     connection.client = attached.value()->id;

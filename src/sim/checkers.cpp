@@ -10,13 +10,17 @@
 namespace salus::sim {
 namespace {
 
-using Phase = SimulatedClient::Phase;
-
-bool in_iteration(const SimulatedClient& c) { return c.phase == Phase::kRunning || c.phase == Phase::kStalled; }
+/// As it is, or as the engine still takes it to be: the service hears of both later.
+bool is_stopped(const Simulation& s, std::size_t i) {
+    const Client* client = s.engine().find(ClientId(i));
+    return s.clients()[i].stopped || (client && client->stopped);
+}
 
 bool anybody_stopped(const Simulation& s) {
-    return std::any_of(s.clients().begin(), s.clients().end(),
-                       [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        if (s.clients()[i].here() && is_stopped(s, i)) return true;
+    }
+    return false;
 }
 
 bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && s.jobs()[i].pageable; }
@@ -32,6 +36,19 @@ void Checkers::after_event(const Event& event, Instant, std::span<const Action> 
     check_progress(event, s);
 }
 
+// Whoever the engine takes for a holder has the grant, or has given it back and the service is about to hear of it; and the
+// other way round.
+void Checkers::after_call(const Simulation& s) {
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        const Client* client = s.engine().find(ClientId(i));
+        if (!c.here() || !client) continue;
+        const bool holds = c.word().state != control::State::kFree;
+        SALUS_CHECK(holds || c.notifies || !client->holds(), "a grant is back, and the service does not hear of it");
+        SALUS_CHECK(!holds || client->holds(), "a client holds a grant that the engine has not given");
+    }
+}
+
 // Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
 // left behind.
 void Checkers::check_memory(const Event& event, const Simulation& s) {
@@ -41,11 +58,11 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     std::map<LaneId, Bytes> lanes;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
-        for (const auto& m : c.mapped) lanes[m.lane] = std::max(lanes[m.lane], m.size);
+        if (!c.here()) continue;
+        if (c.mapped) lanes[c.mapped->lane] = std::max(lanes[c.mapped->lane], c.mapped->size);
         if (!c.persistent_on_device) continue;
         Bytes own = std::min(c.persistent, c.room);
-        const bool profiling = c.has_grant && c.lane == kNoLane;
+        const bool profiling = c.word().holds() && c.lane == kNoLane;
         if (profiling && c.phase == Phase::kRunning) own += c.ephemeral;
         used += own;
         const Client* client = engine.find(ClientId(i));
@@ -65,31 +82,34 @@ void Checkers::check_lanes(const Simulation& s) const {
     std::map<LaneId, UserId> user_of;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (c.phase == Phase::kGone) continue;
-        for (const auto& m : c.mapped) {
-            const auto [found, is_new] = user_of.emplace(m.lane, s.jobs()[i].user);
+        if (!c.here()) continue;
+        if (c.mapped) {
+            const auto [found, is_new] = user_of.emplace(c.mapped->lane, s.jobs()[i].user);
             SALUS_CHECK(found->second == s.jobs()[i].user, "clients of different users share a lane");
         }
-        if (!c.has_grant || c.lane == kNoLane) continue;
+        if (!c.word().holds() || c.lane == kNoLane) continue;
         SALUS_CHECK(held.insert(c.lane).second, "two clients hold one lane");
         SALUS_CHECK(c.phase != Phase::kRunning || c.ephemeral <= c.mapped_size(c.lane), "a client runs beyond its lane");
-        SALUS_CHECK(!in_iteration(c) || c.persistent_on_device, "a client runs while it is paged out");
+        SALUS_CHECK(!c.inside() || c.persistent_on_device, "a client runs while it is paged out");
     }
     for (const Lane& lane : s.engine().lanes().all()) {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
     // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
     const unsigned lanes_max = s.options().engine.lanes_max;
-    const auto running = std::count_if(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) {
-        return c.phase == Phase::kRunning && !c.stopped && c.lane != kNoLane && !c.resumed;
-    });
-    SALUS_CHECK(lanes_max == 0 || running <= static_cast<std::ptrdiff_t>(lanes_max), "more lanes run than allowed");
+    std::size_t running = 0;
+    for (const Client* client : s.engine().clients()) {
+        const SimulatedClient& c = s.client(client->facts.id);
+        if (c.runs() && c.lane != kNoLane && !c.resumed && !client->stopped) ++running;
+    }
+    SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
 }
 
 // The engine counts what was reported, no more and no less; who leaves has run what it came for.
 void Checkers::check_iterations(const Event& event, const Simulation& s) {
     reported_.resize(s.clients().size());
     const auto report = [&](ClientId id, std::uint64_t iterations) { reported_[index_of(id)] += iterations; };
+    if (const auto* progress = std::get_if<event::Progress>(&event)) report(progress->client, progress->iterations);
     if (const auto* boundary = std::get_if<event::Boundary>(&event)) report(boundary->client, boundary->iterations);
     if (const auto* idle = std::get_if<event::Idle>(&event)) report(idle->client, idle->iterations);
     if (const auto* leave = std::get_if<event::Leave>(&event)) {
@@ -115,12 +135,10 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
-            if (ClientId(i) == deny->client || c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+            if (ClientId(i) == deny->client || !c.here()) continue;
             const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
-            if (stuck) {
-                for (const auto& m : c.mapped) unmovable += m.size;
-            }
+            if (stuck && c.mapped) unmovable += c.mapped->size;
         }
         SALUS_CHECK(deny->need + unmovable > s.engine().capacity(), "denied although the others could have made room");
     }
@@ -129,24 +147,18 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
 // While any admitted client wants to run and its lane is free, it runs. Lanes are held back only for a profiling turn.
 void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
-    const bool profiling = engine.profiling() != kNoClient && !s.client(engine.profiling()).stopped;
-    if (engine.policy().info.exclusive || profiling) return;
-    std::set<LaneId> held;
     std::size_t running = 0;
     for (const Client* client : engine.clients()) {
-        const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase == Phase::kGone || !(c.has_grant || c.revoking)) continue;
-        held.insert(c.lane);
-        if (!c.stopped && !client->stalled) ++running;
+        if (client->holds() && !client->stopped && !client->stalled) ++running;
     }
+    const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
+    if (engine.policy().info.exclusive || profiling) return;
     const unsigned lanes_max = s.options().engine.lanes_max;
     if (lanes_max > 0 && running >= lanes_max) return;
     for (const Client* client : engine.clients()) {
-        const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane ||
-            client->residency() != Residency::kResident)
-            continue;
-        if (held.contains(client->lane) || !client->mapped || client->turn() != Turn::kReady) continue;
+        if (client->lane == kNoLane || client->residency() != Residency::kResident || client->stopped) continue;
+        if (!client->mapped || client->turn() != Turn::kReady) continue;
+        if (engine.lanes().find(client->lane)->holder != kNoClient) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
     }
 }
@@ -164,13 +176,13 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         iterations += c.iterations;
-        if (c.phase == Phase::kGone || c.phase == Phase::kNotArrived) continue;
+        if (!c.here()) continue;
         ++present;
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
         all_pageable = all_pageable && s.jobs()[i].pageable;
         anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
-        anybody_runs = anybody_runs || (c.phase == Phase::kRunning && !c.stopped);
+        anybody_runs = anybody_runs || c.runs();
     }
     round = round * (present + 1);
     const bool disturbed = anybody_stopped(s) || std::holds_alternative<event::SetPolicy>(event) ||
@@ -191,7 +203,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const Duration least_turns = engine.options().min_turn * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        const bool waits = c.phase == Phase::kWaiting && !c.has_grant;
+        const bool waits = c.phase == Phase::kWaiting && !c.word().holds();
         const Client* client = engine.find(ClientId(i));
         if (!waits || disturbed || !client || client->refused) {
             waits_[i] = {};

@@ -15,6 +15,8 @@ public:
     void after_event(const Event& event, Instant now, std::span<const Action> actions,
                      const Simulation& simulation) override;
 
+    void after_call(const Simulation& simulation) override;
+
     /// Once the run is over: everybody came to an end that is justified.
     static void check_end(const Simulation& simulation, const SimulationResult& result);
 

@@ -1,0 +1,327 @@
+// What simulated clients do: their threads begin and end iterations, their helpers answer the service. All they know of the
+// service is on their pages and in messages.
+#include <algorithm>
+
+#include "base/check.h"
+#include "sim/simulation.h"
+
+namespace salus::sim {
+namespace {
+
+namespace request = attachment::request;
+
+std::uint64_t count_of(Bytes bytes) { return static_cast<std::uint64_t>(bytes.count); }
+Bytes bytes_of(std::uint64_t count) { return {static_cast<std::int64_t>(count)}; }
+std::uint64_t ns_of(Instant at) { return static_cast<std::uint64_t>(at.ns); }
+
+/// It may use more of its lane than it has stated yet, and cannot give that up in mid-iteration.
+bool takes_what_is_in_use(const SimulatedClient& c) {
+    const auto* map = std::get_if<request::MapLane>(&c.doing);
+    return map && c.phase == Phase::kRunning && LaneId{map->lane} == c.lane && bytes_of(map->size) < c.ephemeral;
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------------- come and go
+
+void Simulation::arrive(ClientId id) {
+    const Job& job = jobs_[index_of(id)];
+    SimulatedClient& c = at(id);
+    c.phase = Phase::kOnHost;
+    c.persistent = job.persistent;
+    c.ephemeral = job.ephemeral;
+    c.stays = !job.pageable;
+    result_.jobs[index_of(id)].arrival = now();
+    static_now_ += job.persistent + job.ephemeral;
+    result_.static_peak = std::max(result_.static_peak, static_now_);
+
+    wire::Attach attach;
+    attach.priority = job.priority;
+    attach.weight = job.weight;
+    attach.occupancy = occupancy(id);
+    if (c.stays) attach.flags |= wire::Attach::kUnpageable;
+    attach.iterations_total = job.states_length ? job.iterations : 0;
+    if (options_.profiles_known) {
+        const auto stated = [&](Bytes true_size) {
+            return static_cast<std::uint64_t>(static_cast<double>(true_size.count) * job.stated_share);
+        };
+        attach.flags |= wire::Attach::kProfiled;
+        attach.persistent = stated(job.persistent);
+        attach.ephemeral = stated(job.ephemeral);
+        attach.iteration_time_ns = static_cast<std::uint64_t>(job.iteration_time.ns);
+        c.room = bytes_of(attach.persistent);
+    }
+    auto session = std::make_unique<shell::Session>();
+    session->id = id;
+    session->process = World::process_of(id);
+    session->uid = static_cast<unsigned>(job.user);
+    session->connection = world_.connect(id);
+    session->page = c.page;
+    with_shell(
+        [&] { SALUS_CHECK(shell_->attach(std::move(session), attach).ok(), "simulated clients state sensible figures"); });
+    if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
+}
+
+/// It has done what it came for.
+void Simulation::leave(ClientId id) {
+    say(id, wire::Leave{});
+    finish(id, Outcome::kDone);
+}
+
+/// Its process ends in whatever it is doing. The service hears of that by the kernel.
+void Simulation::die(ClientId id, Outcome outcome) {
+    SimulatedClient& c = at(id);
+    c.outbox.clear();
+    finish(id, outcome);
+    schedule(Pending::Kind::kExited, id, draw(options_.notice_delay_max));
+}
+
+void Simulation::finish(ClientId id, Outcome outcome) {
+    SimulatedClient& c = at(id);
+    if (c.runs()) stop_running(id);
+    c.phase = Phase::kGone;
+    c.stopped = c.persistent_on_device = false;
+    c.mapped.reset();
+    c.inbox.clear();
+    static_now_ -= jobs_[index_of(id)].persistent + jobs_[index_of(id)].ephemeral;
+    JobResult& job = result_.jobs[index_of(id)];
+    job.outcome = outcome;
+    job.end = now();
+    job.iterations = c.iterations;
+    result_.end = std::max(result_.end, now());
+    ++ended_;
+}
+
+void Simulation::stop_process(ClientId id) {
+    SimulatedClient& c = at(id);
+    if (c.stopped) return;
+    if (c.runs()) stop_running(id);
+    c.stopped = c.resumed = true;
+    look_after_processes();
+}
+
+void Simulation::continue_process(ClientId id) {
+    SimulatedClient& c = at(id);
+    if (!c.stopped) return;
+    c.stopped = false;
+    c.resumed = true;
+    look_after_processes();
+    if (c.phase == Phase::kRunning) resume_running(id);
+    if (c.helper_overdue) helper_is_done(id);
+    help(id);
+    if (!c.here()) return;
+    if (c.want_is_due) begin(id);
+    else look_at_word(id);
+}
+
+// ------------------------------------------------------------------------------------------------------------- turns
+
+/// Its thread calls begin(). In there it waits until the word lets it in.
+void Simulation::begin(ClientId id) {
+    SimulatedClient& c = at(id);
+    c.want_is_due = c.stopped;
+    if (c.stopped) return;
+    if (c.refused) return die(id, Outcome::kRefused);
+    c.phase = Phase::kWaiting;
+    const attachment::Turn::Begun begun = c.turn.begin(ns_of(now()));
+    if (begun.notify) notify(id);
+    if (!begun.entry) return;
+    if (*begun.entry == attachment::Turn::Entry::kJoined) {
+        unheard_.push_back({id, now() + shell::Shell::kLookEvery});
+        return start_leg(id, Duration{});
+    }
+    c.resumed = false;
+    c.persistent_on_device = true;
+    c.room = bytes_of(c.page->room > 0 ? c.page->room : c.page->persistent);
+    start_leg(id, c.handover ? options_.switch_cost : Duration{});
+}
+
+/// It was woken, or goes on after having been stopped.
+void Simulation::look_at_word(ClientId id) {
+    const SimulatedClient& c = client(id);
+    if (c.phase == Phase::kWaiting && !c.stopped && c.word().state == control::State::kGranted) begin(id);
+}
+
+bool Simulation::has_what_it_needs(const SimulatedClient& c) const {
+    if (c.lane == kNoLane) return c.persistent + c.ephemeral <= c.room;
+    return c.persistent <= c.room && c.ephemeral <= c.mapped_size(c.lane);
+}
+
+void Simulation::grow_if_due(ClientId id) {
+    const Job& job = jobs_[index_of(id)];
+    SimulatedClient& c = at(id);
+    while (c.growths < job.growth.size() && job.growth[c.growths].from <= c.iterations) {
+        const Growth& growth = job.growth[c.growths++];
+        c.ephemeral = std::max(c.ephemeral, growth.ephemeral);
+        if (growth.persistent <= c.persistent) continue;
+        const Bytes more = growth.persistent - c.persistent;
+        c.persistent = growth.persistent;
+        if (growth.asks) continue;
+        c.unasked += more;
+        c.room += more;
+        say(id, wire::Observe{count_of(c.persistent)});
+    }
+}
+
+/// It is inside an iteration and runs, unless it turns out to need more memory than it has.
+void Simulation::start_leg(ClientId id, Duration overhead) {
+    SimulatedClient& c = at(id);
+    grow_if_due(id);
+    if (has_what_it_needs(c)) return run_leg(id, overhead);
+    c.phase = Phase::kStalled;
+    c.resumed = true;
+    const Bytes in_lane = c.lane == kNoLane ? Bytes{} : c.ephemeral;
+    say(id, c.asking.ask(count_of(c.persistent + c.ephemeral - in_lane), count_of(in_lane)));
+}
+
+void Simulation::go_on_if_given(ClientId id) {
+    const SimulatedClient& c = client(id);
+    if (c.phase != Phase::kStalled) return;
+    using Answer = attachment::Asking::Outcome;
+    if (c.asking.outcome() == Answer::kDenied) return die(id, Outcome::kDenied);
+    if (c.asking.outcome() == Answer::kGiven && has_what_it_needs(c)) run_leg(id, Duration{});
+}
+
+void Simulation::end_leg(ClientId id) {
+    SimulatedClient& c = at(id);
+    stop_running(id);
+    c.iterations += c.leg;
+    result_.iterations += c.leg;
+    c.phase = Phase::kOnHost;
+    SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
+    c.page->persistent = count_of(c.persistent);
+    c.page->ephemeral = count_of(c.ephemeral);
+    c.turn.finish(ns_of(now()), c.leg - c.published);
+    if (c.lane == kNoLane) c.room = c.persistent;  // the room to profile in was for one iteration
+    if (c.helper_overdue) helper_is_done(id);
+    settle(id, /*drained=*/!options_.asynchronous);
+}
+
+void Simulation::settle(ClientId id, bool drained) {
+    SimulatedClient& c = at(id);
+    const attachment::Turn::Settled settled = c.turn.settle(/*clean=*/true, drained);
+    if (settled.must_drain) {
+        c.phase = Phase::kDraining;
+        return schedule(Pending::Kind::kDrained, id, draw(options_.answer_delay_max));
+    }
+    c.phase = Phase::kOnHost;
+    if (settled.notify) {
+        c.room = c.persistent;
+        notify(id);
+    } else {
+        unheard_.push_back({id, now() + shell::Shell::kLookEvery});
+    }
+    after_boundary(id);
+}
+
+void Simulation::after_boundary(ClientId id) {
+    const Job& job = jobs_[index_of(id)];
+    if (client(id).iterations == job.iterations) return leave(id);
+    if (job.think.ns > 0) {
+        const double mean_s = job.think.seconds();
+        return schedule(Pending::Kind::kBegin, id, job.random_think ? seconds_of(random_.exponential(mean_s)) : job.think);
+    }
+    if (options_.notice_delay_max.ns > 0 && random_.chance(0.5)) {  // the service may hear of the boundary before of this
+        return schedule(Pending::Kind::kBegin, id, draw(options_.notice_delay_max));
+    }
+    begin(id);
+}
+
+// --------------------------------------------------------------------------------------------------------- messages
+
+void Simulation::notify(ClientId id) {
+    if (std::exchange(at(id).notifies, true)) return;
+    schedule(Pending::Kind::kNotice, id, draw(options_.notice_delay_max));
+}
+
+void Simulation::say(ClientId id, const wire::Message& message) {
+    SimulatedClient& c = at(id);
+    if (!c.connected) return;
+    c.outbox.push_back(message);
+    c.outbox_until = std::max(c.outbox_until, now() + draw(options_.notice_delay_max));
+    schedule(Pending::Kind::kMessage, id, c.outbox_until - now());
+}
+
+/// Its helper reads on, unless it is busy or the process is stopped.
+void Simulation::help(ClientId id) {
+    for (;;) {
+        SimulatedClient& c = at(id);
+        if (!c.here() || c.stopped || c.helper_busy || c.inbox.empty()) return;
+        const wire::Message message = c.inbox.front();
+        c.inbox.pop_front();
+        serve(id, message);
+    }
+}
+
+void Simulation::serve(ClientId id, const wire::Message& message) {
+    SimulatedClient& c = at(id);
+    if (const auto* answer = std::get_if<wire::NeedAnswer>(&message)) {
+        c.asking.on(*answer);
+        if (c.asking.outcome() == attachment::Asking::Outcome::kGiven) c.room = bytes_of(answer->persistent);
+        return go_on_if_given(id);
+    }
+    if (std::holds_alternative<wire::Refuse>(message)) {
+        c.refused = true;
+        if (c.phase == Phase::kWaiting || c.phase == Phase::kOnHost) die(id, Outcome::kRefused);
+        return;
+    }
+    const attachment::Requests::Step step = c.requests.on(message, {c.word(), c.phase == Phase::kWaiting, c.stays});
+    if (step.say) say(id, *step.say);
+    if (std::holds_alternative<std::monostate>(step.todo)) return;
+    c.doing = step.todo;
+    c.helper_busy = true;
+    const Duration time = time_for(id, step.todo);
+    if (time.ns == 0) return helper_is_done(id);
+    schedule(Pending::Kind::kHelperDone, id, time);
+}
+
+Duration Simulation::time_for(ClientId id, const attachment::Request& todo) {
+    SimulatedClient& c = at(id);
+    if (std::holds_alternative<request::TakePieces>(todo)) return {};
+    Duration time = draw(options_.answer_delay_max);
+    if (const auto* map = std::get_if<request::MapLane>(&todo)) {
+        const Bytes more = std::max(bytes_of(map->size) - c.mapped_size(LaneId{map->lane}), Bytes{});
+        time += microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * more.mib()));
+    } else if (std::holds_alternative<request::PageOut>(todo)) {
+        time += transfer_time(c.persistent);
+    } else if (std::holds_alternative<request::PageIn>(todo)) {
+        c.persistent_on_device = true;
+        time += transfer_time(c.persistent);
+    }
+    return time;
+}
+
+/// One link, one transfer at a time, beside whatever runs.
+Duration Simulation::transfer_time(Bytes bytes) {
+    link_free_ =
+        std::max(link_free_, now()) + seconds_of(static_cast<double>(bytes.count) / options_.engine.page_bytes_per_s);
+    return link_free_ - now();
+}
+
+void Simulation::helper_is_done(ClientId id) {
+    SimulatedClient& c = at(id);
+    const bool at_boundary = takes_what_is_in_use(c);
+    c.helper_overdue = c.stopped || at_boundary;
+    if (at_boundary && !c.stopped) cut_leg(id);
+    if (c.helper_overdue) return;
+    const attachment::Request done = std::exchange(c.doing, {});
+    c.helper_busy = false;
+    if (const auto* take = std::get_if<request::TakePieces>(&done)) {
+        if (take->first == 0) c.mapped.reset();  // other memory than before
+    } else if (const auto* map = std::get_if<request::MapLane>(&done)) {
+        c.mapped = {LaneId{map->lane}, bytes_of(map->size)};
+    } else if (std::holds_alternative<request::UnmapLane>(done)) {
+        c.mapped.reset();
+    } else if (std::holds_alternative<request::Drain>(done)) {
+        if (c.turn.acknowledge()) notify(id);
+    } else if (std::holds_alternative<request::PageOut>(done)) {
+        c.persistent_on_device = false;
+    } else {
+        SALUS_CHECK(std::holds_alternative<request::PageIn>(done), "the service asks for nothing that cannot be done");
+    }
+    if (const auto answer = attachment::Requests::answer(done, /*ok=*/true)) say(id, *answer);
+    go_on_if_given(id);
+    help(id);
+}
+
+}  // namespace salus::sim

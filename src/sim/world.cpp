@@ -1,0 +1,89 @@
+#include "sim/world.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace salus::sim {
+namespace {
+
+/// A lane's memory comes in pieces of this size.
+constexpr Bytes kPiece = gibibytes(1);
+
+}  // namespace
+
+World::World(Bytes capacity, bool is_gpu, std::size_t count, Record record)
+    : clients(count), capacity_(capacity), is_gpu_(is_gpu), record_(std::move(record)) {
+    for (std::size_t i = 0; i < count; ++i) clients[i].page->owner = ClientId(i);
+}
+
+// ------------------------------------------------------------------------------------------------------- connections
+
+shell::ConnectionId World::connect(ClientId client) {
+    const auto number = static_cast<shell::ConnectionId>(peers_.size());
+    peers_.push_back(client);
+    SimulatedClient& c = clients[index_of(client)];
+    c.connection = number;
+    c.connected = true;
+    return number;
+}
+
+/// Nobody, if it has hung up.
+SimulatedClient* World::peer_of(shell::ConnectionId connection) {
+    SimulatedClient& c = clients[index_of(peers_[connection])];
+    return c.connected && c.connection == connection ? &c : nullptr;
+}
+
+shell::Connections::Sent World::send(shell::ConnectionId to, const wire::Message& message) {
+    if (!peer_of(to)) return Sent::kGone;
+    mail_.push_back({peers_[to], message});
+    return Sent::kYes;
+}
+
+Result<shell::Connections::Sent> World::send_pieces(shell::ConnectionId to, LaneId lane, std::size_t first, std::size_t) {
+    return send(to, wire::LanePieces{static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(first)});
+}
+
+void World::hang_up(shell::ConnectionId connection) {
+    if (SimulatedClient* peer = peer_of(connection)) peer->connected = false;
+}
+
+// ------------------------------------------------------------------------------------------------------------ device
+
+Result<bool> World::provide(LaneId, Bytes) { return true; }
+
+std::size_t World::pieces_for(Bytes size) const {
+    return static_cast<std::size_t>((size.count + kPiece.count - 1) / kPiece.count);
+}
+
+/// What is given back must be nobody's any more: it may be another's at once.
+void World::trim(LaneId lane, Bytes size) {
+    const bool free = std::all_of(clients.begin(), clients.end(), [&](const SimulatedClient& c) {
+        return !c.here() || !c.connected || c.mapped_size(lane) <= size;
+    });
+    SALUS_CHECK(free, "lane memory is given back that a client still has mapped");
+}
+
+bool World::is_mapped_in(int pid) const {
+    const SimulatedClient& c = process_with(pid);
+    return c.here() && c.mapped.has_value();
+}
+
+std::optional<shell::DeviceMemory::Usage> World::usage(const std::vector<int>&) const {
+    if (!others_) return std::nullopt;
+    return Usage{*others_, {}};
+}
+
+// ------------------------------------------------------------------------------------------------- processes, journal
+
+Duration World::cpu_time_of(int pid) const {
+    const SimulatedClient& c = process_with(pid);
+    return c.runs() ? c.ran + (now_ - c.segment_start) : c.ran;
+}
+
+bool World::write_roster(const std::vector<shell::RosterEntry>& entries) {
+    roster_ = entries;
+    return true;
+}
+
+}  // namespace salus::sim
