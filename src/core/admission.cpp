@@ -60,6 +60,8 @@ bool Engine::may_enter(const Client& client, Barred barred) {
     if (!policy_->info.exclusive) return true;
     return std::ranges::none_of(clients_.all(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
+        // Whoever cannot come in before this one has left is not before it.
+        if (!other->on_device() && !may_be_paged(*other) && stands_its_ground(client)) return false;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         return present && ranks_before(*other, client);
     });
