@@ -23,7 +23,7 @@ bool anybody_stopped(const Simulation& s) {
     return false;
 }
 
-bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && s.jobs()[i].pageable; }
+bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && !s.clients()[i].stays; }
 
 }  // namespace
 
@@ -42,7 +42,8 @@ void Checkers::after_call(const Simulation& s) {
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         const Client* client = s.engine().find(ClientId(i));
-        if (!c.here() || !client) continue;
+        if (!c.here() || !c.connected) continue;
+        SALUS_CHECK(client, "a client that is there is known");
         const bool holds = c.word().state != control::State::kFree;
         SALUS_CHECK(holds || c.notifies || !client->holds(), "a grant is back, and the service does not hear of it");
         SALUS_CHECK(!holds || client->holds(), "a client holds a grant that the engine has not given");
@@ -58,15 +59,14 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     std::map<LaneId, Bytes> lanes;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (!c.here()) continue;
+        const Client* client = engine.find(ClientId(i));
+        if (!c.here() || !c.connected || !client) continue;  // what orphans hold is taken off the capacity
         if (c.mapped) lanes[c.mapped->lane] = std::max(lanes[c.mapped->lane], c.mapped->size);
         if (!c.persistent_on_device) continue;
         Bytes own = std::min(c.persistent, c.room);
         const bool profiling = c.word().holds() && c.lane == kNoLane;
         if (profiling && c.phase == Phase::kRunning) own += c.ephemeral;
         used += own;
-        const Client* client = engine.find(ClientId(i));
-        SALUS_CHECK(client, "a client that is there is known");
         if (own > client->reserved()) unasked += std::min(own - client->reserved(), c.unasked);
     }
     for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
@@ -82,7 +82,7 @@ void Checkers::check_lanes(const Simulation& s) const {
     std::map<LaneId, UserId> user_of;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (!c.here()) continue;
+        if (!c.here() || !c.connected) continue;
         if (c.mapped) {
             const auto [found, is_new] = user_of.emplace(c.mapped->lane, s.jobs()[i].user);
             SALUS_CHECK(found->second == s.jobs()[i].user, "clients of different users share a lane");
@@ -108,14 +108,19 @@ void Checkers::check_lanes(const Simulation& s) const {
 // The engine counts what was reported, no more and no less; who leaves has run what it came for.
 void Checkers::check_iterations(const Event& event, const Simulation& s) {
     reported_.resize(s.clients().size());
+    before_.resize(s.clients().size());
+    if (const auto* attach = std::get_if<event::Attach>(&event)) {
+        reported_[index_of(attach->client)] = 0;
+        before_[index_of(attach->client)] = s.client(attach->client).page->iterations;
+    }
     const auto report = [&](ClientId id, std::uint64_t iterations) { reported_[index_of(id)] += iterations; };
     if (const auto* progress = std::get_if<event::Progress>(&event)) report(progress->client, progress->iterations);
     if (const auto* boundary = std::get_if<event::Boundary>(&event)) report(boundary->client, boundary->iterations);
     if (const auto* idle = std::get_if<event::Idle>(&event)) report(idle->client, idle->iterations);
     if (const auto* leave = std::get_if<event::Leave>(&event)) {
         report(leave->client, leave->iterations);
-        SALUS_CHECK(reported_[index_of(leave->client)] == s.jobs()[index_of(leave->client)].iterations,
-                    "an iteration was lost or run twice");
+        const std::size_t i = index_of(leave->client);
+        SALUS_CHECK(before_[i] + reported_[i] == s.jobs()[i].iterations, "an iteration was lost or run twice");
     }
     for (const Client* client : s.engine().clients()) {
         SALUS_CHECK(client->facts.iterations_done == reported_[index_of(client->facts.id)], "an iteration was miscounted");
@@ -135,7 +140,9 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
-            if (ClientId(i) == deny->client || !c.here()) continue;
+            const Client* known = s.engine().find(ClientId(i));
+            if (!c.here() && known) unmovable += known->reserved();  // the service is about to hear of its end
+            if (ClientId(i) == deny->client || !c.here() || !c.connected) continue;
             const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
             if (stuck && c.mapped) unmovable += c.mapped->size;
@@ -171,6 +178,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     std::int64_t present = 0;
     Bytes largest;
     bool all_pageable = s.options().engine.paging;
+    std::size_t refusing = 0;
     bool anybody_wants = false;
     bool anybody_runs = false;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -180,15 +188,20 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         ++present;
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
-        all_pageable = all_pageable && s.jobs()[i].pageable;
+        all_pageable = all_pageable && !c.stays;
+        if (c.has_refused) ++refusing;
         anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
         anybody_runs = anybody_runs || c.runs();
     }
     round = round * (present + 1);
-    const bool disturbed = anybody_stopped(s) || std::holds_alternative<event::SetPolicy>(event) ||
-                           std::holds_alternative<event::SetCapacity>(event) ||
-                           std::holds_alternative<event::Continue>(event) || engine.capacity() < s.options().engine.capacity;
-    if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || disturbed) last_progress_ = s.now();
+    const auto* attach = std::get_if<event::Attach>(&event);
+    const bool back = attach && s.client(attach->client).page->iterations > 0;  // to a new service
+    const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
+                         std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event);
+    const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
+    const bool disturbed = anybody_stopped(s) || s.anybody_is_orphaned() || back || changed || lacks_memory;
+    const bool wanted = std::exchange(anybody_wanted_, anybody_wants);
+    if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || !wanted || disturbed) last_progress_ = s.now();
     iterations_seen_ = iterations;
     const Duration answers = s.options().answer_delay_max * 40;
     SALUS_CHECK(s.now() - last_progress_ <= seconds(60) + round * 4 + answers, "somebody wants to run, and nobody does");
@@ -213,7 +226,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out for as long as it lives, and they catch up afterwards.
-        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
+        // So may two that compute between iterations: whenever one could be paged out, the other refuses.
+        const bool kept_out = (!all_pageable && (!lane || s.options().engine.paging)) || (!lane && refusing > 1);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;

@@ -34,10 +34,12 @@ private:
         bool excused = false;    ///< up to the last event
     };
     std::vector<Wait> waits_;
-    std::vector<std::uint64_t> reported_;  ///< iterations, a client
+    std::vector<std::uint64_t> reported_;  ///< iterations, a client, since it attached
+    std::vector<std::uint64_t> before_;    ///< and those before
     Bytes capacity_excuse_;                ///< in use beyond the capacity since it fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
+    bool anybody_wanted_ = false;  ///< at the last event
     Instant last_event_{};
     bool was_stopped_ = false;
     Duration stopped_time_;  ///< with somebody stopped, who is charged for it if it holds a lane

@@ -10,6 +10,9 @@ namespace {
 
 namespace request = attachment::request;
 
+/// How long an orphaned client waits before it looks again.
+constexpr Duration kPause = milliseconds(20);
+
 std::uint64_t count_of(Bytes bytes) { return static_cast<std::uint64_t>(bytes.count); }
 Bytes bytes_of(std::uint64_t count) { return {static_cast<std::int64_t>(count)}; }
 std::uint64_t ns_of(Instant at) { return static_cast<std::uint64_t>(at.ns); }
@@ -35,6 +38,15 @@ void Simulation::arrive(ClientId id) {
     static_now_ += job.persistent + job.ephemeral;
     result_.static_peak = std::max(result_.static_peak, static_now_);
 
+    c.orphaned = !shell_;
+    reattach(id);
+    if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
+}
+
+/// What it says of itself when it attaches: as the library does, anew after the service was gone.
+wire::Attach Simulation::introduction_of(ClientId id) const {
+    const Job& job = jobs_[index_of(id)];
+    const SimulatedClient& c = client(id);
     wire::Attach attach;
     attach.priority = job.priority;
     attach.weight = job.weight;
@@ -49,17 +61,77 @@ void Simulation::arrive(ClientId id) {
         attach.persistent = stated(job.persistent);
         attach.ephemeral = stated(job.ephemeral);
         attach.iteration_time_ns = static_cast<std::uint64_t>(job.iteration_time.ns);
-        c.room = bytes_of(attach.persistent);
     }
+    if (const std::uint64_t done = c.page->iterations; done > 1) {  // what it has learned holds
+        attach.flags |= wire::Attach::kProfiled;
+        attach.persistent = c.page->persistent;
+        attach.ephemeral = c.page->ephemeral;
+        attach.iteration_time_ns = c.page->busy_ns / done;
+        if (attach.iterations_total > done) attach.iterations_total -= done;
+    } else if (c.has_run && !c.paged) {
+        attach.persistent = count_of(c.persistent);
+    }
+    if (c.has_run && !c.paged && attach.persistent > 0) attach.flags |= wire::Attach::kResident;
+    return attach;
+}
+
+void Simulation::attach(ClientId id) {
+    SimulatedClient& c = at(id);
+    const wire::Attach introduction = introduction_of(id);
+    c.room = bytes_of(introduction.persistent);
+    c.orphaned = false;
+    c.persistent_on_device = c.has_run && !c.paged;
+    if (c.has_run) c.unasked = c.persistent;  // it brings that with it
     auto session = std::make_unique<shell::Session>();
     session->id = id;
     session->process = World::process_of(id);
-    session->uid = static_cast<unsigned>(job.user);
+    session->uid = static_cast<unsigned>(jobs_[index_of(id)].user);
     session->connection = world_.connect(id);
     session->page = c.page;
-    with_shell(
-        [&] { SALUS_CHECK(shell_->attach(std::move(session), attach).ok(), "simulated clients state sensible figures"); });
-    if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
+    with_shell([&] {
+        SALUS_CHECK(shell_->attach(std::move(session), introduction).ok(), "simulated clients state sensible figures");
+    });
+}
+
+/// Its connection is closed. An iteration that has begun is finished, without asking anybody; then the lane is left.
+void Simulation::lose_service(ClientId id) {
+    SimulatedClient& c = at(id);
+    if (std::exchange(c.orphaned, true)) return;  // it had not found one yet
+    c.notifies = false;
+    if (!c.has_run) c.persistent_on_device = false;
+    if (c.refused) return die(id, Outcome::kRefused);
+    schedule(Pending::Kind::kEndAttachment, id, Duration{});
+}
+
+void Simulation::end_attachment(ClientId id) {
+    SimulatedClient& c = at(id);
+    const auto again = [&](Duration after) { schedule(Pending::Kind::kEndAttachment, id, after); };
+    if (c.stopped) return;  // until it is continued
+    if (c.helper_busy) return again(kPause);
+    if (c.phase == Phase::kStalled) run_leg(id, Duration{});
+    if (!c.turn.withdraw()) {
+        if (c.runs()) cut_leg(id);
+        if (c.word().state != control::State::kRevoked) return again(kPause);
+        c.turn.acknowledge();
+        return again(draw(options_.answer_delay_max));
+    }
+    c.mapped.reset();
+    c.requests.forget_lane();
+    reattach(id);
+}
+
+void Simulation::reattach(ClientId id) {
+    if (client(id).stopped) return;
+    if (shell_) attach(id);
+    else schedule(Pending::Kind::kReattach, id, kPause);
+}
+
+/// From now on several threads use its memory.
+void Simulation::never_page(ClientId id) {
+    SimulatedClient& c = at(id);
+    if (c.stopped || c.stays || std::holds_alternative<request::PageOut>(c.doing)) return;
+    c.stays = true;
+    say(id, wire::Unpageable{1});
 }
 
 /// It has done what it came for.
@@ -70,10 +142,11 @@ void Simulation::leave(ClientId id) {
 
 /// Its process ends in whatever it is doing. The service hears of that by the kernel.
 void Simulation::die(ClientId id, Outcome outcome) {
-    SimulatedClient& c = at(id);
-    c.outbox.clear();
     finish(id, outcome);
     schedule(Pending::Kind::kExited, id, draw(options_.notice_delay_max));
+    if (options_.notice_delay_max.ns == 0 || random_.chance(0.5)) return at(id).outbox.clear();
+    // What it had said may still be heard, and its connection be seen closed before its process is seen to be gone.
+    schedule(Pending::Kind::kClosed, id, draw(options_.notice_delay_max));
 }
 
 void Simulation::finish(ClientId id, Outcome outcome) {
@@ -110,6 +183,7 @@ void Simulation::continue_process(ClientId id) {
     if (c.helper_overdue) helper_is_done(id);
     help(id);
     if (!c.here()) return;
+    if (c.orphaned) schedule(Pending::Kind::kEndAttachment, id, Duration{});
     if (c.want_is_due) begin(id);
     else look_at_word(id);
 }
@@ -131,7 +205,8 @@ void Simulation::begin(ClientId id) {
         return start_leg(id, Duration{});
     }
     c.resumed = false;
-    c.persistent_on_device = true;
+    c.persistent_on_device = c.has_run = true;
+    c.paged = false;
     c.room = bytes_of(c.page->room > 0 ? c.page->room : c.page->persistent);
     start_leg(id, c.handover ? options_.switch_cost : Duration{});
 }
@@ -167,7 +242,7 @@ void Simulation::grow_if_due(ClientId id) {
 void Simulation::start_leg(ClientId id, Duration overhead) {
     SimulatedClient& c = at(id);
     grow_if_due(id);
-    if (has_what_it_needs(c)) return run_leg(id, overhead);
+    if (has_what_it_needs(c) || c.orphaned) return run_leg(id, overhead);
     c.phase = Phase::kStalled;
     c.resumed = true;
     const Bytes in_lane = c.lane == kNoLane ? Bytes{} : c.ephemeral;
@@ -191,7 +266,7 @@ void Simulation::end_leg(ClientId id) {
     SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
     c.page->persistent = count_of(c.persistent);
     c.page->ephemeral = count_of(c.ephemeral);
-    c.turn.finish(ns_of(now()), c.leg - c.published);
+    c.turn.finish(ns_of(now()), c.leg - c.published + (goes_wrong(Fault::kCountsTwice) ? 1 : 0));
     if (c.lane == kNoLane) c.room = c.persistent;  // the room to profile in was for one iteration
     if (c.helper_overdue) helper_is_done(id);
     settle(id, /*drained=*/!options_.asynchronous);
@@ -199,7 +274,13 @@ void Simulation::end_leg(ClientId id) {
 
 void Simulation::settle(ClientId id, bool drained) {
     SimulatedClient& c = at(id);
-    const attachment::Turn::Settled settled = c.turn.settle(/*clean=*/true, drained);
+    if (goes_wrong(Fault::kKeepsGrant)) {
+        control::Word word = c.word();
+        word.yield = false;
+        c.page->word = control::pack(word);
+    }
+    const bool clean = !(options_.unclean_share > 0 && random_.chance(options_.unclean_share));
+    const attachment::Turn::Settled settled = c.turn.settle(clean, drained);
     if (settled.must_drain) {
         c.phase = Phase::kDraining;
         return schedule(Pending::Kind::kDrained, id, draw(options_.answer_delay_max));
@@ -230,13 +311,15 @@ void Simulation::after_boundary(ClientId id) {
 // --------------------------------------------------------------------------------------------------------- messages
 
 void Simulation::notify(ClientId id) {
-    if (std::exchange(at(id).notifies, true)) return;
+    if (goes_wrong(Fault::kLosesNotice) || std::exchange(at(id).notifies, true)) return;
     schedule(Pending::Kind::kNotice, id, draw(options_.notice_delay_max));
 }
 
 void Simulation::say(ClientId id, const wire::Message& message) {
     SimulatedClient& c = at(id);
     if (!c.connected) return;
+    if (std::holds_alternative<wire::Acknowledge>(message) && goes_wrong(Fault::kLosesAcknowledge)) return;
+    if (std::holds_alternative<wire::PagedIn>(message) && goes_wrong(Fault::kLosesPagedIn)) return;
     c.outbox.push_back(message);
     c.outbox_until = std::max(c.outbox_until, now() + draw(options_.notice_delay_max));
     schedule(Pending::Kind::kMessage, id, c.outbox_until - now());
@@ -267,6 +350,7 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
     }
     const attachment::Requests::Step step = c.requests.on(message, {c.word(), c.phase == Phase::kWaiting, c.stays});
     if (step.say) say(id, *step.say);
+    if (step.say && std::holds_alternative<wire::Unpageable>(*step.say)) c.has_refused = true;
     if (std::holds_alternative<std::monostate>(step.todo)) return;
     c.doing = step.todo;
     c.helper_busy = true;
@@ -284,7 +368,11 @@ Duration Simulation::time_for(ClientId id, const attachment::Request& todo) {
         time += microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * more.mib()));
     } else if (std::holds_alternative<request::PageOut>(todo)) {
         time += transfer_time(c.persistent);
-    } else if (std::holds_alternative<request::PageIn>(todo)) {
+    }
+    // After a restart of the service it may be paged out without the service's knowing.
+    const bool needs_memory =
+        std::holds_alternative<request::PageIn>(todo) || std::holds_alternative<request::MapLane>(todo);
+    if (needs_memory && std::exchange(c.paged, false)) {
         c.persistent_on_device = true;
         time += transfer_time(c.persistent);
     }
@@ -305,21 +393,27 @@ void Simulation::helper_is_done(ClientId id) {
     if (at_boundary && !c.stopped) cut_leg(id);
     if (c.helper_overdue) return;
     const attachment::Request done = std::exchange(c.doing, {});
+    const bool fails = std::holds_alternative<request::PageOut>(done) && options_.page_failure_share > 0 &&
+                       random_.chance(options_.page_failure_share);
     c.helper_busy = false;
     if (const auto* take = std::get_if<request::TakePieces>(&done)) {
         if (take->first == 0) c.mapped.reset();  // other memory than before
     } else if (const auto* map = std::get_if<request::MapLane>(&done)) {
-        c.mapped = {LaneId{map->lane}, bytes_of(map->size)};
+        const Bytes before = c.mapped_size(LaneId{map->lane});
+        const bool keeps = bytes_of(map->size) < before && goes_wrong(Fault::kAcknowledgesEarly);
+        c.mapped = {LaneId{map->lane}, keeps ? before : bytes_of(map->size)};
     } else if (std::holds_alternative<request::UnmapLane>(done)) {
         c.mapped.reset();
     } else if (std::holds_alternative<request::Drain>(done)) {
         if (c.turn.acknowledge()) notify(id);
     } else if (std::holds_alternative<request::PageOut>(done)) {
-        c.persistent_on_device = false;
+        c.persistent_on_device = fails;
+        c.paged = !fails;
+        c.stays = fails;
     } else {
         SALUS_CHECK(std::holds_alternative<request::PageIn>(done), "the service asks for nothing that cannot be done");
     }
-    if (const auto answer = attachment::Requests::answer(done, /*ok=*/true)) say(id, *answer);
+    if (const auto answer = attachment::Requests::answer(done, !fails)) say(id, *answer);
     go_on_if_given(id);
     help(id);
 }

@@ -51,6 +51,7 @@ struct SimulatedClient {
     attachment::Asking asking;
     shell::ConnectionId connection = 0;
     bool connected = false;
+    bool orphaned = false;             ///< its service is gone
     bool notifies = false;             ///< a notification is under way; another one would say no more
     std::deque<wire::Message> outbox;  ///< under way to the service
     Instant outbox_until{};            ///< messages keep their order
@@ -72,6 +73,9 @@ struct SimulatedClient {
     Bytes unasked;     ///< of it, what it took without asking
     Bytes ephemeral;
     bool persistent_on_device = false;
+    bool has_run = false;  ///< and has its P somewhere
+    bool paged = false;
+    bool has_refused = false;      ///< to be paged out, since its thread was not in begin()
     bool stays = false;            ///< is never paged out
     std::optional<Mapped> mapped;  ///< what it really has mapped
     std::size_t growths = 0;       ///< of the job's, how many have come

@@ -7,33 +7,85 @@
 #include "base/check.h"
 
 namespace salus::sim {
+namespace {
+
+Statistics operator+(Statistics sum, const Statistics& more) {
+    sum.turns += more.turns;
+    sum.switches += more.switches;
+    sum.yields_asked += more.yields_asked;
+    sum.revokes += more.revokes;
+    sum.admissions += more.admissions;
+    sum.refusals += more.refusals;
+    sum.denials += more.denials;
+    sum.page_outs += more.page_outs;
+    sum.page_ins += more.page_ins;
+    sum.paged += more.paged;
+    sum.profiling_turns += more.profiling_turns;
+    sum.lanes_opened += more.lanes_opened;
+    sum.lane_resizes += more.lane_resizes;
+    sum.rehomings += more.rehomings;
+    sum.reservations += more.reservations;
+    sum.fallbacks += more.fallbacks;
+    sum.reserved_peak = std::max(sum.reserved_peak, more.reserved_peak);
+    return sum;
+}
+
+}  // namespace
 
 Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jobs, const Policy& policy,
                        const Policy& fallback)
     : options_(options),
       jobs_(jobs),
-      first_policy_(policy),
+      first_policy_(&policy),
       fallback_(fallback),
       random_(options.seed),
       world_(options.engine.capacity, options.asynchronous, jobs.size(),
-             [this](const Event& event, Instant at, std::span<const Action> actions) { recorded(event, at, actions); }) {
+             [this](const Event& event, Instant at, std::span<const Action> actions) { recorded(event, at, actions); }),
+      policy_(&policy) {
     result_.jobs.resize(jobs.size());
-    const shell::Settings settings{options_.engine, &policy, &fallback, /*min_turn_is_fixed=*/true};
+    if (!options_.min_turn_is_fixed) world_.set_others(Bytes{});
+    start_service();
+}
+
+void Simulation::start_service() {
+    ++services_;
+    first_policy_ = policy_;
+    const shell::Settings settings{options_.engine, policy_, &fallback_, options_.min_turn_is_fixed};
     shell_ = std::make_unique<shell::Shell>(settings, world_.ports());
+    for (const Recorded& early : std::exchange(early_, {})) recorded(early.event, now(), early.actions);
+}
+
+/// Clients learn of it at once; the roster is as the service left it when it last had nothing else to do.
+void Simulation::kill_service(Duration down_for) {
+    if (!shell_) return;
+    shell_->quiet();
+    policy_ = &engine().policy();
+    earlier_ = earlier_ + engine().statistics();
+    shell_.reset();
+    world_.cut_connections();
+    unheard_.clear();
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+        if (clients()[i].here()) lose_service(ClientId(i));
+    }
+    schedule(Pending::Kind::kServiceStarts, ClientId{}, down_for);
+}
+
+bool Simulation::anybody_is_orphaned() const {
+    return std::any_of(clients().begin(), clients().end(), [](const SimulatedClient& c) { return c.here() && c.orphaned; });
 }
 
 SimulationResult Simulation::run(const std::function<void(double)>& progress) {
     for (std::size_t i = 0; i < jobs_.size(); ++i) schedule(Pending::Kind::kArrive, ClientId(i), jobs_[i].arrival);
     std::uint64_t rounds = 0;
-    while (ended_ < jobs_.size() || !shell_->sessions().empty()) {
+    while (ended_ < jobs_.size() || !shell_ || !shell_->sessions().empty()) {
         if (progress && (++rounds & 0xfff) == 0) {
             progress(static_cast<double>(ended_) / static_cast<double>(jobs_.size()));
         }
         if (options_.events_max > 0 && result_.events > options_.events_max) break;
         if (!step()) break;
     }
-    result_.finished = ended_ == jobs_.size() && shell_->sessions().empty();
-    result_.statistics = engine().statistics();
+    result_.finished = ended_ == jobs_.size() && shell_ && shell_->sessions().empty();
+    result_.statistics = shell_ ? earlier_ + engine().statistics() : earlier_;
     return result_;
 }
 
@@ -47,12 +99,12 @@ bool Simulation::step() {
     }
     const Instant finish = next_finish();
     const Instant pending = queue_.empty() ? kNever : queue_.top().at;
-    const Instant tick_at = std::min(shell_->due(), next_poll());
+    const Instant tick_at = shell_ ? std::min(shell_->due(), next_poll()) : kNever;
     const Instant next = std::min({finish, pending, tick_at});
     // The shell may look at stopped processes for ever.
     constexpr std::size_t kIdleTicksMost = 50;
     const bool only_looks =
-        finish == kNever && pending == kNever && engine().deadline() == kNever && idle_ticks_ > kIdleTicksMost;
+        finish == kNever && pending == kNever && idle_ticks_ > kIdleTicksMost && engine().deadline() == kNever;
     if (next == kNever || only_looks) {
         // Nothing happens by itself, but what was to come after more events may still help.
         if (!more_to_come) return false;
@@ -78,6 +130,17 @@ void Simulation::schedule(Pending::Kind kind, ClientId id, Duration after) {
 
 Duration Simulation::draw(Duration most) { return most.ns > 0 ? Duration{random_.integer(0, most.ns)} : Duration{}; }
 
+bool Simulation::goes_wrong(Fault fault) { return options_.fault == fault && random_.chance(1.0 / 16); }
+
+void Simulation::grant_twice(const action::Grant& grant) {
+    for (const Client* other : engine().clients()) {
+        const SimulatedClient& c = client(other->facts.id);
+        const auto granted = control::grant(c.word());
+        if (other->lane == grant.lane && grant.lane != kNoLane && granted)
+            return c.page->word.store(control::pack(*granted));
+    }
+}
+
 void Simulation::happen(const Pending& pending) {
     const ClientId id = pending.client;
     SimulatedClient& c = at(id);
@@ -88,6 +151,7 @@ void Simulation::happen(const Pending& pending) {
             if (shell::Session* session = session_of(id)) with_shell([&] { shell_->notified(*session); });
             return;
         case Kind::kMessage: return hear_message(id);
+        case Kind::kServiceStarts: return start_service();
         case Kind::kClosed:
             if (shell::Session* session = session_of(id)) with_shell([&] { shell_->disconnected(*session); });
             return;
@@ -103,6 +167,8 @@ void Simulation::happen(const Pending& pending) {
         case Kind::kWake: return look_at_word(id);
         case Kind::kDrained: return settle(id, /*drained=*/true);
         case Kind::kHelperDone: return helper_is_done(id);
+        case Kind::kEndAttachment: return c.orphaned ? end_attachment(id) : void();
+        case Kind::kReattach: return c.orphaned ? reattach(id) : void();
         default: return;
     }
 }
@@ -110,17 +176,37 @@ void Simulation::happen(const Pending& pending) {
 void Simulation::disturb(const Disturbance& d) {
     using Kind = Disturbance::Kind;
     idle_ticks_ = 0;
-    if (d.kind == Kind::kPolicy) return with_shell([&] { shell_->set_policy(*d.policy); });
-    if (d.kind == Kind::kCapacity) {
-        world_.set_others(options_.engine.capacity - d.capacity);
-        return with_shell([&] { shell_->look_at_usage(); });
+    switch (d.kind) {
+        case Kind::kServiceDies: return kill_service(d.time);
+        case Kind::kNoLaneMemory: return world_.set_has_lane_memory(false);
+        case Kind::kLaneMemory: return world_.set_has_lane_memory(true);
+        case Kind::kCapacity:
+            world_.set_others(options_.engine.capacity - d.capacity);
+            if (shell_) with_shell([&] { shell_->look_at_usage(); });
+            return;
+        case Kind::kPolicy:
+            policy_ = d.policy;
+            if (shell_) with_shell([&] { shell_->set_policy(*d.policy); });
+            return;
+        default: break;
     }
-    if (!at(d.client).here()) return;
+    SimulatedClient& c = at(d.client);
+    if (!c.here()) return;
     switch (d.kind) {
         case Kind::kKill: return die(d.client, Outcome::kKilled);
         case Kind::kStop: return stop_process(d.client);
         case Kind::kContinue: return continue_process(d.client);
-        default: return;
+        case Kind::kNeverPage: return never_page(d.client);
+        case Kind::kTurnCost: c.page->turn_cost_ns = static_cast<std::uint64_t>(d.time.ns); return;
+        default: break;
+    }
+    shell::Session* session = session_of(d.client);
+    if (!session) return;
+    if (d.kind == Kind::kAdjust) {
+        const Client* known = engine().find(d.client);
+        with_shell([&] { shell_->adjust(*session, d.priority, d.weight, known->facts.iterations_total); });
+    } else {
+        with_shell([&] { shell_->pause(*session, d.kind == Kind::kPause); });
     }
 }
 
@@ -143,6 +229,7 @@ void Simulation::take_in_news() {
             help(mail.to);
         }
         for (const ClientId id : world_.take_woken()) {
+            if (goes_wrong(Fault::kLosesWake)) continue;
             if (options_.notice_delay_max.ns == 0) look_at_word(id);
             else schedule(Pending::Kind::kWake, id, draw(options_.notice_delay_max));
         }
@@ -154,6 +241,7 @@ void Simulation::take_in_news() {
 
 /// The shell has made an event of something, and performed the actions; clients have not taken in any of it yet.
 void Simulation::recorded(const Event& event, Instant when, std::span<const Action> actions) {
+    if (!shell_) return early_.push_back({event, {actions.begin(), actions.end()}});
     ++result_.events;
     idle_ticks_ = 0;
     if (const auto* goes_on = std::get_if<event::Continue>(&event)) at(goes_on->client).resumed = true;
@@ -162,6 +250,7 @@ void Simulation::recorded(const Event& event, Instant when, std::span<const Acti
             at(grant->client).lane = grant->lane;
             at(grant->client).handover = grant->handover;
             if (grant->lane == kNoLane) at(grant->client).persistent_on_device = true;
+            if (goes_wrong(Fault::kGrantsTwice)) grant_twice(*grant);
         } else if (const auto* admit = std::get_if<action::Admit>(&action)) {
             at(admit->client).persistent_on_device = true;
         } else {
@@ -185,7 +274,7 @@ void Simulation::note_memory() {
 
 /// Nothing, if the shell does not know it (any more).
 shell::Session* Simulation::session_of(ClientId id) {
-    shell::Session* session = shell_->find(id);
+    shell::Session* session = shell_ ? shell_->find(id) : nullptr;
     return session && session->connection == client(id).connection ? session : nullptr;
 }
 
@@ -195,7 +284,7 @@ void Simulation::hear_message(ClientId id) {
     const wire::Message message = c.outbox.front();
     c.outbox.pop_front();
     shell::Session* session = session_of(id);
-    if (!session) return;
+    if (!session || session->disconnected) return;
     if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* known = engine().find(id))
             result_.jobs[index_of(id)].memory_time_gib_s = engine().memory_time_gib_s(*known, now());
@@ -226,8 +315,8 @@ void Simulation::forget_what_is_known() {
     std::erase_if(unheard_, [&](Unheard& unheard) {
         const Client* known = engine().find(unheard.client);
         if (!known || !known->holds()) return true;
-        const bool runs = client(unheard.client).word().state == control::State::kRunning;
-        if (runs == (known->turn() == Turn::kRunning)) return true;
+        const bool idles = client(unheard.client).word().state == control::State::kIdle;
+        if (idles == (known->turn() == Turn::kHoldingIdle)) return true;
         if (unheard.look_at <= now()) unheard.look_at = now() + shell::Shell::kLookEvery;
         return false;
     });
@@ -235,12 +324,13 @@ void Simulation::forget_what_is_known() {
 
 /// The service looks at processes ten times a second while somebody waits. That is left out while there is nothing to see.
 void Simulation::look_after_processes() {
+    if (!shell_) return;
     const bool matters = std::any_of(world_.clients.begin(), world_.clients.end(), [&](const SimulatedClient& c) {
         return c.here() && (c.stopped || c.phase == Phase::kStalled);
     });
     const bool known = std::any_of(shell_->sessions().begin(), shell_->sessions().end(),
                                    [](const auto& entry) { return entry.second->inert() || entry.second->disconnected; });
-    if (matters || known) shell_->quiet();
+    if (matters || known || shell_->held_by_orphans() > Bytes{}) shell_->quiet();
 }
 
 }  // namespace salus::sim

@@ -24,12 +24,42 @@ namespace salus::sim {
 
 /// Something that happens to the system from outside, right after its `at_event`-th event.
 struct Disturbance {
-    enum class Kind : std::uint8_t { kKill, kStop, kContinue, kPolicy, kCapacity };
+    enum class Kind : std::uint8_t {
+        kKill,
+        kStop,  ///< by a signal
+        kContinue,
+        kPause,  ///< by its user
+        kResume,
+        kAdjust,        ///< to `priority` and `weight`
+        kNeverPage,     ///< the client finds that it cannot be paged
+        kTurnCost,      ///< the client finds that its turns cost `time`
+        kPolicy,        ///< to `policy`
+        kCapacity,      ///< others leave `capacity` of the device
+        kNoLaneMemory,  ///< the device has no more memory for lanes ...
+        kLaneMemory,    ///< ... and has some again
+        kServiceDies,   ///< and is started again after `time`
+    };
     std::uint64_t at_event = 0;
     Kind kind{};
     ClientId client = kNoClient;
     const Policy* policy = nullptr;
-    Bytes capacity;
+    Bytes capacity{};
+    int priority = 0;
+    double weight = 1;
+    Duration time{};
+};
+
+/// What a canary does wrong, in one of 16 cases.
+enum class Fault : std::uint8_t {
+    kNone,
+    kLosesAcknowledge,   ///< a client's answer about a lane does not arrive
+    kAcknowledgesEarly,  ///< a client says that it has given up part of its lane, and has not
+    kLosesPagedIn,       ///< a client does not say that its memory is back
+    kLosesNotice,        ///< the service is not told that a grant is back, or wanted
+    kLosesWake,          ///< a client is granted a turn and not woken
+    kKeepsGrant,         ///< a client overlooks that its grant is wanted back
+    kGrantsTwice,        ///< a second client gets the grant for a lane
+    kCountsTwice,        ///< a client counts an iteration twice
 };
 
 struct SimulationOptions {
@@ -39,11 +69,15 @@ struct SimulationOptions {
     Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this long
     Duration notice_delay_max;                 ///< the swarm: wake-ups and notifications take up to this long
     bool asynchronous = false;                 ///< the device works on after an iteration has ended, as a GPU does
-    bool profiles_known = false;               ///< P and T are known on arrival
-    std::optional<double> occupancy;           ///< overrides every job's
-    std::uint64_t seed = 1;                    ///< think times and delays
-    std::uint64_t events_max = 0;              ///< give up after so many; 0: never
-    std::vector<Disturbance> disturbances;     ///< in order of at_event
+    bool min_turn_is_fixed = true;             ///< else it follows what turns cost
+    double unclean_share = 0;                  ///< of boundaries at which something alive stays in the lane
+    double page_failure_share = 0;             ///< of page-outs
+    Fault fault = Fault::kNone;
+    bool profiles_known = false;            ///< P and T are known on arrival
+    std::optional<double> occupancy;        ///< overrides every job's
+    std::uint64_t seed = 1;                 ///< think times and delays
+    std::uint64_t events_max = 0;           ///< give up after so many; 0: never
+    std::vector<Disturbance> disturbances;  ///< in order of at_event
 };
 
 enum class Outcome : std::uint8_t { kUnfinished, kDone, kKilled, kDenied, kRefused };
@@ -101,25 +135,34 @@ public:
     SimulationResult run(const std::function<void(double)>& progress = {});
 
     const Engine& engine() const { return shell_->engine(); }
-    const Policy& first_policy() const { return first_policy_; }
+    /// Of the present service, when it started.
+    const Policy& first_policy() const { return *first_policy_; }
+    /// That have been started so far.
+    std::size_t services() const { return services_; }
     std::span<const Job> jobs() const { return jobs_; }
     const SimulatedClient& client(ClientId id) const { return world_.clients[index_of(id)]; }
     std::span<const SimulatedClient> clients() const { return world_.clients; }
     const SimulationOptions& options() const { return options_; }
     Instant now() const { return world_.now(); }
+    /// A client whose service is gone and that has not found the next one yet.
+    bool anybody_is_orphaned() const;
+    bool has_lane_memory() const { return world_.has_lane_memory(); }
 
 private:
     struct Pending {
         enum class Kind : std::uint8_t {
             kArrive,
-            kBegin,       ///< the client's thread has done what it had to do on the host
-            kWake,        ///< the client's thread, which waits in begin(), looks at the word
-            kDrained,     ///< the device is done with what the client gave it
-            kHelperDone,  ///< the client's helper is done with what it was asked for
-            kNotice,      ///< a notification comes to the service
-            kMessage,     ///< a message of the client comes to the service
-            kClosed,      ///< the service sees the client's connection closed
-            kExited,      ///< the service sees the end of the client's process
+            kBegin,          ///< the client's thread has done what it had to do on the host
+            kWake,           ///< the client's thread, which waits in begin(), looks at the word
+            kDrained,        ///< the device is done with what the client gave it
+            kHelperDone,     ///< the client's helper is done with what it was asked for
+            kNotice,         ///< a notification comes to the service
+            kMessage,        ///< a message of the client comes to the service
+            kClosed,         ///< the service sees the client's connection closed
+            kExited,         ///< the service sees the end of the client's process
+            kEndAttachment,  ///< the client, whose service is gone, tries to leave its lane
+            kReattach,       ///< the client looks for a service
+            kServiceStarts,
         };
         Instant at{};
         std::uint64_t order = 0;
@@ -133,6 +176,8 @@ private:
     bool step();
     void happen(const Pending& pending);
     void disturb(const Disturbance& disturbance);
+    void start_service();
+    void kill_service(Duration down_for);
     template <typename Call>
     void with_shell(const Call& call);
     void take_in_news();
@@ -146,10 +191,18 @@ private:
     void look_after_processes();
     void schedule(Pending::Kind kind, ClientId id, Duration after);
     Duration draw(Duration most);
+    bool goes_wrong(Fault fault);
+    void grant_twice(const action::Grant& grant);
     SimulatedClient& at(ClientId id) { return world_.clients[index_of(id)]; }
 
     // ---- clients.cpp: what clients do ----
     void arrive(ClientId id);
+    void attach(ClientId id);
+    wire::Attach introduction_of(ClientId id) const;
+    void lose_service(ClientId id);
+    void end_attachment(ClientId id);
+    void reattach(ClientId id);
+    void never_page(ClientId id);
     void begin(ClientId id);
     void look_at_word(ClientId id);
     void start_leg(ClientId id, Duration overhead);
@@ -184,11 +237,19 @@ private:
 
     SimulationOptions options_;
     std::span<const Job> jobs_;
-    const Policy& first_policy_;
+    const Policy* first_policy_;
     const Policy& fallback_;
+    std::size_t services_ = 0;
     Random random_;
     World world_;
-    std::unique_ptr<shell::Shell> shell_;
+    std::unique_ptr<shell::Shell> shell_;  ///< none while the service is down
+    const Policy* policy_;                 ///< of the next service
+    struct Recorded {
+        Event event;
+        std::vector<Action> actions;
+    };
+    std::vector<Recorded> early_;  ///< what a shell did while it was being made
+    Statistics earlier_;           ///< of services that are gone
     std::vector<ClientId> runners_;
     /// Holders that went from running to idle or back without a word to the service, and when it next looks at them.
     struct Unheard {

@@ -48,9 +48,22 @@ void World::hang_up(shell::ConnectionId connection) {
     if (SimulatedClient* peer = peer_of(connection)) peer->connected = false;
 }
 
+void World::cut_connections() {
+    for (SimulatedClient& c : clients) {
+        c.connected = false;
+        c.inbox.clear();
+        c.outbox.clear();
+    }
+    mail_.clear();
+    woken_.clear();
+}
+
 // ------------------------------------------------------------------------------------------------------------ device
 
-Result<bool> World::provide(LaneId, Bytes) { return true; }
+Result<bool> World::provide(LaneId, Bytes) {
+    if (!has_lane_memory_) return Error{"the device has no memory for a lane"};
+    return true;
+}
 
 std::size_t World::pieces_for(Bytes size) const {
     return static_cast<std::size_t>((size.count + kPiece.count - 1) / kPiece.count);

@@ -49,6 +49,10 @@ public:
 
     /// Processes that are no clients use this much of the device from now on.
     void set_others(Bytes others) { others_ = others; }
+    void set_has_lane_memory(bool has) { has_lane_memory_ = has; }
+    bool has_lane_memory() const { return has_lane_memory_; }
+    /// All connections are closed, and what was under way is lost.
+    void cut_connections();
 
 private:
     Sent send(shell::ConnectionId to, const wire::Message& message) override;
@@ -90,6 +94,7 @@ private:
     std::vector<Mail> mail_;
     std::vector<ClientId> woken_;
     std::optional<Bytes> others_;
+    bool has_lane_memory_ = true;
     std::vector<shell::RosterEntry> roster_;
 };
 
