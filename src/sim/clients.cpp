@@ -1,6 +1,7 @@
 // What simulated clients do: their threads begin and end iterations, their helpers answer the service. All they know of the
 // service is on their pages and in messages.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "sim/simulation.h"
@@ -38,7 +39,7 @@ void Simulation::arrive(ClientId id) {
     static_now_ += job.persistent + job.ephemeral;
     result_.static_peak = std::max(result_.static_peak, static_now_);
 
-    c.orphaned = !shell_;
+    c.orphaned = true;
     reattach(id);
     if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
 }
@@ -106,7 +107,7 @@ void Simulation::lose_service(ClientId id) {
 void Simulation::end_attachment(ClientId id) {
     SimulatedClient& c = at(id);
     const auto again = [&](Duration after) { schedule(Pending::Kind::kEndAttachment, id, after); };
-    if (c.stopped) return;  // until it is continued
+    if (!c.orphaned || c.stopped) return;  // it has found one; or it goes on when it is continued
     if (c.helper_busy) return again(kPause);
     if (c.phase == Phase::kStalled) run_leg(id, Duration{});
     if (!c.turn.withdraw()) {
@@ -121,7 +122,7 @@ void Simulation::end_attachment(ClientId id) {
 }
 
 void Simulation::reattach(ClientId id) {
-    if (client(id).stopped) return;
+    if (!client(id).orphaned || client(id).stopped) return;
     if (shell_) attach(id);
     else schedule(Pending::Kind::kReattach, id, kPause);
 }

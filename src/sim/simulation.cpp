@@ -167,8 +167,8 @@ void Simulation::happen(const Pending& pending) {
         case Kind::kWake: return look_at_word(id);
         case Kind::kDrained: return settle(id, /*drained=*/true);
         case Kind::kHelperDone: return helper_is_done(id);
-        case Kind::kEndAttachment: return c.orphaned ? end_attachment(id) : void();
-        case Kind::kReattach: return c.orphaned ? reattach(id) : void();
+        case Kind::kEndAttachment: return end_attachment(id);
+        case Kind::kReattach: return reattach(id);
         default: return;
     }
 }

@@ -2,6 +2,7 @@
 // a device, and connections that keep what the shell sends until the simulation delivers it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
