@@ -413,6 +413,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     const Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
     session->past = job.past;
+    session->id = shell_->lowest_free_id();
     Result<Session*> attached = shell_->attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
     connection.client = attached.value()->id;

@@ -1,6 +1,8 @@
 #include "sim/swarm.h"
 
 #include <algorithm>
+#include <array>
+#include <variant>
 
 #include <gtest/gtest.h>
 
@@ -69,25 +71,43 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     EXPECT_GT(starts.withdrawn, 1000u);
 }
 
+/// Counts events by their kind.
+class EventKinds : public Observer {
+public:
+    void after_event(const Event& event, Instant, std::span<const Action>, const Simulation&) override {
+        ++seen[event.index()];
+    }
+    std::array<std::uint64_t, std::variant_size_v<Event>> seen{};
+};
+
+TEST_F(Swarm, DrawsEveryKindOfEvent) {
+    EventKinds kinds;
+    for (std::uint64_t seed = 1; seed <= 500; ++seed) static_cast<void>(run_seed(seed, nullptr, &kinds));
+    for (std::size_t kind = 0; kind < kinds.seen.size(); ++kind) {
+        EXPECT_GT(kinds.seen[kind], 0u) << "the alternative of Event with index " << kind << " is never drawn";
+    }
+}
+
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_GE(all_canaries().size(), 3u);
-    for (const Policy* canary : all_canaries()) {
+    ASSERT_GE(all_canaries().size(), 9u);
+    for (const Canary& canary : all_canaries()) {
         std::size_t caught = 0;
-        for (std::uint64_t seed = 1; seed <= 300; ++seed) caught += run_seed(seed, canary).failure ? 1u : 0u;
-        EXPECT_GT(caught, 0u) << canary->info.name;
+        for (std::uint64_t seed = 1; seed <= 300; ++seed) caught += run_seed(seed, &canary).failure ? 1u : 0u;
+        EXPECT_GT(caught, 0u) << canary.name;
     }
 }
 
 TEST_F(Swarm, FallsBackFromAPolicyThatMisbehavesAndGoesOn) {
-    for (const Policy* canary : all_canaries()) {
-        if (canary->info.starvation_free) continue;  // it misleads, but breaks no rule that the engine could see
+    for (const Canary& canary : all_canaries()) {
+        if (!canary.policy || canary.policy->info.starvation_free)
+            continue;  // it misleads, but breaks no rule that the engine could see
         std::uint64_t fallbacks = 0;
         for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-            const SwarmResult result = run_seed(seed, canary, nullptr, /*strict=*/false);
-            ASSERT_FALSE(result.failure) << canary->info.name << ", seed " << seed << ": " << *result.failure;
+            const SwarmResult result = run_seed(seed, &canary, nullptr, /*strict=*/false);
+            ASSERT_FALSE(result.failure) << canary.name << ", seed " << seed << ": " << *result.failure;
             fallbacks += result.run.statistics.fallbacks;
         }
-        EXPECT_GT(fallbacks, 100u) << canary->info.name;
+        EXPECT_GT(fallbacks, 100u) << canary.name;
     }
 }
 
