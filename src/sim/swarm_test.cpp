@@ -1,7 +1,7 @@
 #include "sim/swarm.h"
 
-#include <algorithm>
 #include <array>
+#include <set>
 #include <variant>
 
 #include <gtest/gtest.h>
@@ -25,13 +25,24 @@ private:
 /// Counts what becomes of jobs that are announced.
 struct StartCounter : Observer {
     void after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation&) override {
-        withdrawn += std::holds_alternative<event::Withdraw>(event) ? 1u : 0u;
-        const auto started = static_cast<std::uint64_t>(std::ranges::count_if(
-            actions, [](const Action& action) { return std::holds_alternative<action::Start>(action); }));
-        if (std::holds_alternative<event::Announce>(event)) at_once += started;
-        else later += started;
+        const auto* announce = std::get_if<event::Announce>(&event);
+        const auto* withdraw = std::get_if<event::Withdraw>(&event);
+        if (announce && !announce->runs) waiting.insert(announce->job);
+        if (const auto* attach = std::get_if<event::Attach>(&event)) waiting.erase(attach->job);
+        for (const Action& action : actions) {
+            const auto* start = std::get_if<action::Start>(&action);
+            if (!start) continue;
+            waiting.erase(start->job);
+            ++(announce ? at_once : later);
+        }
+        if (announce && announce->waited) ++waited_across_restart;
+        if (announce && announce->runs) ++ran_across_restart;
+        if (withdraw) ++withdrawn;
+        if (withdraw && waiting.erase(withdraw->job) > 0) ++withdrawn_waiting;
     }
-    std::uint64_t at_once = 0, later = 0, withdrawn = 0;
+    std::set<JobId> waiting;
+    std::uint64_t at_once = 0, later = 0, withdrawn = 0, withdrawn_waiting = 0;
+    std::uint64_t waited_across_restart = 0, ran_across_restart = 0;
 };
 
 TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
@@ -39,6 +50,7 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     Statistics sum;
     std::uint64_t killed = 0, denied = 0, refused = 0;
     for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+        starts.waiting.clear();
         const SwarmResult result = run_seed(seed, nullptr, &starts);
         ASSERT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
         const Statistics& s = result.run.statistics;
@@ -69,6 +81,9 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     EXPECT_GT(starts.at_once, 1000u);
     EXPECT_GT(starts.later, 1000u);
     EXPECT_GT(starts.withdrawn, 1000u);
+    EXPECT_GT(starts.withdrawn_waiting, 100u);
+    EXPECT_GT(starts.waited_across_restart, 100u);
+    EXPECT_GT(starts.ran_across_restart, 100u);
 }
 
 /// Counts events by their kind.
