@@ -34,19 +34,19 @@ struct SwarmArguments {
     unsigned threads = std::max(1u, std::thread::hardware_concurrency());
 };
 
-const Policy* choose_canary(const std::string& name) {
+const sim::Canary* choose_canary(const std::string& name) {
     if (name.empty()) return nullptr;
     std::vector<std::string_view> names;
-    for (const Policy* canary : sim::all_canaries()) {
-        if (canary->info.name == name) return canary;
-        names.push_back(canary->info.name);
+    for (const sim::Canary& canary : sim::all_canaries()) {
+        if (canary.name == name) return &canary;
+        names.push_back(canary.name);
     }
     throw UsageError{fmt::format("unknown canary '{}'; there are {}", name, fmt::join(names, ", "))};
 }
 
 int run_swarm(const SwarmArguments& a) {
     const SeedRange seeds = parse_seed_range(a.seeds);
-    const Policy* canary = choose_canary(a.canary);
+    const sim::Canary* canary = choose_canary(a.canary);
     set_check_handler(throw_check_failure);
     if (!a.record.empty()) {
         if (seeds.first != seeds.last) throw UsageError{"--record keeps one run: give one seed"};
@@ -113,7 +113,7 @@ void add_swarm_command(CLI::App& sim, Action& action) {
     CLI::App* fuzz = sim.add_subcommand("fuzz", "The swarm: random systems and faults, with checkers after every event");
     auto a = std::make_shared<SwarmArguments>();
     fuzz->add_option("--seeds", a->seeds, "A seed, or a range A..B")->type_name("A..B")->required();
-    fuzz->add_option("--canary", a->canary, "Run this deliberately broken policy, which must be caught")->type_name("NAME");
+    fuzz->add_option("--canary", a->canary, "Break this on purpose: the swarm must notice")->type_name("NAME");
     fuzz->add_option("--record", a->record, "Write the events and actions of a single seed")->type_name("FILE");
     fuzz->add_option("--threads", a->threads, "Seeds run at once")
         ->type_name("N")

@@ -55,6 +55,12 @@ Engine::Barred Engine::entry_barred() const {
     return any ? Barred::kThoseThatCannotBePaged : Barred::kNobody;
 }
 
+/// Whether it cannot come in before some that stand their ground have left. It is not before those, whatever its rank.
+bool Engine::is_kept_out(const Client& client) const {
+    if (!client.on_device()) return !may_be_paged(client);
+    return waits_for_memory(client) && !fits_without(client, {});
+}
+
 /// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
     const bool brought_memory = client.on_device() && !client.profiled && client.profile_iterations == 0;
@@ -69,6 +75,7 @@ bool Engine::may_enter(const Client& client, Barred barred) {
     if (!policy_->info.exclusive) return true;
     return std::ranges::none_of(clients_.all(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
+        if (stands_its_ground(client) && is_kept_out(*other)) return false;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         return present && ranks_before(*other, client);
     });
@@ -152,10 +159,9 @@ std::optional<Placement> Engine::find_place(const Client& client) const {
 void Engine::admit(Client& client, const Placement& placement) {
     if (client.residency() == Residency::kPaged) page_in(client);
     else level_with_admitted(client);
-    if (client.residency() == Residency::kAbsent) {
-        set_reserved(client, client.facts.persistent);
-        client.move_residency(Residency::kResident, now_);
-    }
+    // One that brought memory with it is resident already, and has reserved nothing of it yet.
+    if (client.reserved() < client.facts.persistent) set_reserved(client, client.facts.persistent);
+    if (client.residency() == Residency::kAbsent) client.move_residency(Residency::kResident, now_);
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
     const LaneId lane = prepare_lane(client, placement);

@@ -125,6 +125,52 @@ TEST_F(AdmissionTest, OneThatCannotBePagedBetweenIterationsIsPagedBeforeItsNextT
     EXPECT_TRUE(rig.runs(b));
 }
 
+TEST_F(AdmissionTest, ARefusalToBePagedFromBeforeAClientWantedToRunIsNone) {
+    Rig rig("fair");
+    rig.answers_paging = false;
+    const ClientId a = rig.enter({.persistent_mib = 600});
+    rig.enter({.persistent_mib = 600});
+    rig.pass(seconds(11));  // A has had its stay
+    rig.idle(a);
+    ASSERT_EQ(rig.memory(), "unmap A 0; page-out A 600");
+    rig.want(a);
+    rig.send(event::Unpageable{a, /*for_good=*/false});
+    EXPECT_EQ(rig.memory(), "page-out A 600") << "it waits now, and can be";
+    rig.send(event::Unpageable{a, /*for_good=*/false});
+    EXPECT_EQ(rig.memory().find("page-out"), std::string::npos) << "this was about the time in which it waits";
+}
+
+TEST_F(AdmissionTest, OneThatBroughtMemoryAndCannotBePagedComesBeforeThoseItKeepsOut) {
+    Rig rig("fifo", without_paging());
+    const ClientId a = rig.enter({.profiled = false});
+    rig.enter({.profiled = false});
+    const ClientId c = rig.attach({.profiled = false});
+    rig.observe(c, 300);
+    rig.want(c);
+    rig.die(a);
+    EXPECT_EQ(rig.turns(), "grant C private; yield C") << "B came first, and may not come in while C is there";
+}
+
+TEST_F(AdmissionTest, OneThatDoesNotFitBesideMemoryThatStaysLetsItsOwnerGoFirst) {
+    Rig rig("fifo", without_paging());
+    const ClientId a = rig.attach({.persistent_mib = 300, .ephemeral_mib = 500});
+    const ClientId b = rig.attach({.profiled = false});
+    rig.observe(b, 300);
+    rig.observe(a, 300);
+    rig.want(a);
+    ASSERT_EQ(rig.turns(), "");
+    rig.want(b);
+    EXPECT_EQ(rig.turns(), "grant B private; yield B") << "A came first, and may not come in while B is there";
+}
+
+TEST_F(AdmissionTest, OneThatBroughtMemoryReservesAllThatItStates) {
+    Rig rig("fair", without_paging());
+    const ClientId a = rig.attach({.persistent_mib = 300});
+    rig.observe(a, 100);
+    ASSERT_TRUE(rig.has_lane(a));
+    EXPECT_EQ(in_mib(rig.at(a).reserved()), 300);
+}
+
 TEST_F(AdmissionTest, UnderATimeSlicedPolicyAClientJustPagedInStaysForAWhile) {
     struct Row {
         std::string_view policy;

@@ -52,7 +52,8 @@ struct Client {
     LaneId lane = kNoLane;
     bool profiled = false;  ///< P and T are known
     bool pageable = true;
-    bool page_refused = false;  ///< it cannot be paged just now
+    bool page_refused = false;        ///< it cannot be paged just now
+    bool paged_while_parked = false;  ///< it was last asked to page out when it wanted nothing
     bool stopped = false;
     bool refused = false;
     bool dropped = false;

@@ -205,8 +205,10 @@ void Engine::on(const event::Observe& e) {
 void Engine::on(const event::Unpageable& e) {
     Client* client = known(e.client);
     if (!client) return;
+    // It may want to run by now: a refusal from before then says nothing any more.
+    const bool is_late = client->paged_while_parked && client->turn() == Turn::kReady;
     if (e.for_good) client->pageable = false;
-    else client->page_refused = true;
+    else client->page_refused = !is_late;
     if (client->residency() == Residency::kPagingOut) {
         client->move_residency(Residency::kResident, now_);
         --statistics_.page_outs;

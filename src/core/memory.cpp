@@ -151,6 +151,7 @@ void Engine::page_out(Client& client) {
     if (client.lane != kNoLane) leave_lane(client);
     client.move_residency(Residency::kPagingOut, now_);
     client.waits_since = now_;
+    client.paged_while_parked = client.turn() == Turn::kParked;
     ++statistics_.page_outs;
     statistics_.paged += client.reserved();
     act(action::PageOut{client.facts.id, client.reserved()});

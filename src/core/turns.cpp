@@ -202,6 +202,8 @@ void Engine::give_back(Client& client) {
 /// also looks at the lane's holder.
 void Engine::move_turn(Client& client, Turn to) {
     client.move_turn(to, now_);
+    // A refusal to be paged out that came late, when it wanted to run already, does not outlast the turn that it got.
+    if (to == Turn::kRunning) client.page_refused = false;
     if (to != Turn::kReady) update_ready(client);
 }
 

@@ -416,6 +416,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         if (device->shell().is_orphan(session->process)) job.device = device->id();
     }
     SharedDevice& device = device_for(job);
+    session->id = device.shell().lowest_free_id();
     Result<Session*> attached = device.shell().attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
     connection.client = {device.id(), attached.value()->id};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "wire/assignments.h"
 
@@ -14,8 +15,6 @@ namespace {
 
 /// A client between two iterations has its grant taken only after this long: the next iteration may be about to begin.
 constexpr Duration kIdleGrace = microseconds(200);
-/// How often holders are looked at while others wait for them.
-constexpr Duration kLookEvery = milliseconds(1);
 /// How often the kernel is asked whether processes are stopped, or gone without a word.
 constexpr Duration kLookAtProcessesEvery = milliseconds(100);
 /// How often the device is asked what its processes use, and which change of that matters.
@@ -90,6 +89,12 @@ Session* Shell::find(ClientId id) {
 
 bool Shell::is_orphan(const ProcessId& process) const {
     return std::any_of(orphans_.begin(), orphans_.end(), [&](const RosterEntry& entry) { return entry.process == process; });
+}
+
+ClientId Shell::lowest_free_id() const {
+    std::uint32_t id = 0;
+    while (sessions_.contains(ClientId{id})) ++id;
+    return ClientId{id};
 }
 
 // ----------------------------------------------------------------------------------------------------- to the engine
@@ -193,9 +198,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
                           in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
                           in_range(attach.iteration_time_ns);
     if (!sensible) return Error{"a figure that cannot be"};
-    std::uint32_t id = 0;
-    while (sessions_.contains(ClientId{id})) ++id;
-    session->id = ClientId{id};
+    SALUS_CHECK(session->id != kNoClient && !sessions_.contains(session->id), "a client attaches with a free id");
     session->job = attach.job;
     session->name = std::string(attach.name.view());
     session->attached_at = session->told_at = now();
@@ -231,7 +234,10 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         added.page->persistent = attach.persistent;
         added.page->ephemeral = attach.ephemeral;
     }
-    wire::Welcome welcome{id, static_cast<std::uint64_t>(capacity_.count), wire::Text<16>(memory_.name()), {}};
+    wire::Welcome welcome{static_cast<std::uint32_t>(added.id),
+                          static_cast<std::uint64_t>(capacity_.count),
+                          wire::Text<16>(memory_.name()),
+                          {}};
     welcome.gpu = wire::Text<64>(memory_.identity());
     send(added.id, welcome);
     feed(e);
@@ -242,7 +248,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         feed(event::Observe{added.id, added.overhead + Bytes{resident ? static_cast<std::int64_t>(attach.persistent) : 0}});
     }
     roster_changed_ = true;
-    log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", id, added.name, added.process.pid, added.job);
+    log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", index_of(added.id), added.name, added.process.pid,
+        added.job);
     notified(added);  // it may have been waiting already
     return &added;
 }
@@ -390,7 +397,7 @@ bool Shell::any_holder_is_misjudged() const {
 
 /// Whether somebody waits for a holder that will not say by itself when it is at a boundary: one that is asked to yield
 /// does, and to set a timer all the same would cost more than the rest of a hand-over.
-bool Shell::holders_need_a_look() const {
+bool Shell::polls() const {
     return std::any_of(engine_.clients().begin(), engine_.clients().end(), [this](const Client* client) {
         if (!client->wants() && !client->stalled) return false;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
@@ -490,11 +497,11 @@ void Shell::tick() {
     for (Session* session : gone) died(*session);
 }
 
-Instant Shell::next_tick() const {
-    Instant next = std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
-    if (holders_need_a_look()) next = std::min(next, now() + kLookEvery);
-    return next;
+Instant Shell::due() const {
+    return std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
 }
+
+Instant Shell::next_tick() const { return polls() ? std::min(due(), now() + kLookEvery) : due(); }
 
 void Shell::quiet() {
     const bool processes_matter = anybody_waits() || !orphans_.empty() ||

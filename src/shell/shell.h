@@ -94,7 +94,8 @@ public:
     bool announce(const Announcement& announcement);
     /// The job's runner is gone, and its clients are. Jobs that were not announced are ignored.
     void withdraw(JobId job);
-    /// Takes a client in. An error is one line for it. `session` has process, uid, connection and page.
+    /// Takes a client in. An error is one line for it. `session` has id, process, uid, connection and page.
+    /// REQUIRES: the id is free.
     Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach);
     /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
     bool message(Session& session, const wire::Message& message);
@@ -118,6 +119,11 @@ public:
     void tick();
     /// When tick() is next needed, at the latest.
     Instant next_tick() const;
+    /// As next_tick(), for one who knows when holders begin and end iterations: those are not polled.
+    Instant due() const;
+    /// Whether holders are to be looked at every kLookEvery: somebody waits for one that need not say what it does.
+    bool polls() const;
+    static constexpr Duration kLookEvery = milliseconds(1);
     /// Nothing else to do just now: write down who holds what.
     void quiet();
 
@@ -129,6 +135,7 @@ public:
     const Engine& engine() const { return engine_; }
     const std::map<ClientId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
     Session* find(ClientId id);
+    ClientId lowest_free_id() const;
     Bytes held_by_orphans() const { return held_by(orphans_); }
     /// Whether this process was a client under the service before this one, and has not come again.
     bool is_orphan(const ProcessId& process) const;
@@ -150,7 +157,6 @@ private:
     bool anybody_waits() const;
     bool rests(const Session& session) const;
     bool any_holder_is_misjudged() const;
-    bool holders_need_a_look() const;
     void set_inert(Session& session, bool Session::*reason, bool value);
     void look_whether_asleep(Session& session);
     void remove(Session& session);

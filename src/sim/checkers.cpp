@@ -10,20 +10,20 @@
 namespace salus::sim {
 namespace {
 
-using Phase = SimulatedClient::Phase;
-
-bool in_iteration(const SimulatedClient& c) { return c.phase == Phase::kRunning || c.phase == Phase::kStalled; }
-
-bool is_absent(const SimulatedClient& c) {
-    return c.phase == Phase::kGone || c.phase == Phase::kNotArrived || c.phase == Phase::kAnnounced;
+/// As it is, or as the engine still takes it to be: the service hears of both later.
+bool is_stopped(const Simulation& s, std::size_t i) {
+    const Client* client = s.engine().find(ClientId(i));
+    return (s.clients()[i].here() && s.clients()[i].stopped) || (client && client->stopped);
 }
 
 bool anybody_stopped(const Simulation& s) {
-    return std::any_of(s.clients().begin(), s.clients().end(),
-                       [](const SimulatedClient& c) { return c.stopped && c.phase != Phase::kGone; });
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        if (is_stopped(s, i)) return true;
+    }
+    return false;
 }
 
-bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && s.jobs()[i].pageable; }
+bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && !s.clients()[i].stays; }
 
 }  // namespace
 
@@ -37,6 +37,20 @@ void Checkers::after_event(const Event& event, Instant now, std::span<const Acti
     check_starts(event, now, actions, s);
 }
 
+// Whoever the engine takes for a holder has the grant, or has given it back and the service is about to hear of it; and the
+// other way round.
+void Checkers::after_call(const Simulation& s) {
+    for (std::size_t i = 0; i < s.clients().size(); ++i) {
+        const SimulatedClient& c = s.clients()[i];
+        const Client* client = s.engine().find(ClientId(i));
+        if (!c.here() || !c.connected) continue;
+        SALUS_CHECK(client, "a client that is there is known");
+        const bool holds = c.word().state != control::State::kFree;
+        SALUS_CHECK(holds || c.notifies || !client->holds(), "a grant is back, and the service does not hear of it");
+        SALUS_CHECK(!holds || client->holds(), "a client holds a grant that the engine has not given");
+    }
+}
+
 // Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
 // left behind.
 void Checkers::check_memory(const Event& event, const Simulation& s) {
@@ -46,16 +60,12 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     std::map<LaneId, Bytes> lanes;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (is_absent(c)) continue;
-        for (const auto& m : c.mapped) lanes[m.lane] = std::max(lanes[m.lane], m.size);
-        if (!c.persistent_on_device) continue;
-        Bytes own = std::min(c.persistent, c.room);
-        const bool profiling = c.has_grant && c.lane == kNoLane;
-        if (profiling && c.phase == Phase::kRunning) own += c.ephemeral;
-        used += own;
         const Client* client = engine.find(ClientId(i));
-        SALUS_CHECK(client, "a client that is there is known");
-        if (own > client->reserved()) unasked += std::min(own - client->reserved(), c.unasked);
+        if (!c.here() || !c.connected || !client) continue;  // what orphans hold is taken off the capacity
+        if (c.mapped) lanes[c.mapped->lane] = std::max(lanes[c.mapped->lane], c.mapped->size);
+        const Bytes own = c.context + c.private_use();
+        used += own;
+        if (own > client->reserved()) unasked += std::min(own - client->reserved(), c.context + c.unasked);
     }
     for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
     for (const auto& [lane, size] : lanes) used += size;
@@ -70,37 +80,45 @@ void Checkers::check_lanes(const Simulation& s) const {
     std::map<LaneId, UserId> user_of;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        if (c.phase == Phase::kGone) continue;
-        for (const auto& m : c.mapped) {
-            const auto [found, is_new] = user_of.emplace(m.lane, s.jobs()[i].user);
+        if (!c.here() || !c.connected) continue;
+        if (c.mapped) {
+            const auto [found, is_new] = user_of.emplace(c.mapped->lane, s.jobs()[i].user);
             SALUS_CHECK(found->second == s.jobs()[i].user, "clients of different users share a lane");
         }
-        if (!c.has_grant || c.lane == kNoLane) continue;
+        if (!c.word().holds() || c.lane == kNoLane) continue;
         SALUS_CHECK(held.insert(c.lane).second, "two clients hold one lane");
         SALUS_CHECK(c.phase != Phase::kRunning || c.ephemeral <= c.mapped_size(c.lane), "a client runs beyond its lane");
-        SALUS_CHECK(!in_iteration(c) || c.persistent_on_device, "a client runs while it is paged out");
+        SALUS_CHECK(!c.inside() || c.persistent_on_device, "a client runs while it is paged out");
     }
     for (const Lane& lane : s.engine().lanes().all()) {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
     // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
     const unsigned lanes_max = s.options().engine.lanes_max;
-    const auto running = std::count_if(s.clients().begin(), s.clients().end(), [](const SimulatedClient& c) {
-        return c.phase == Phase::kRunning && !c.stopped && c.lane != kNoLane && !c.resumed;
-    });
-    SALUS_CHECK(lanes_max == 0 || running <= static_cast<std::ptrdiff_t>(lanes_max), "more lanes run than allowed");
+    std::size_t running = 0;
+    for (const Client* client : s.engine().clients()) {
+        const SimulatedClient& c = s.client(client->facts.id);
+        if (c.runs() && c.lane != kNoLane && !c.resumed && !client->stopped) ++running;
+    }
+    SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
 }
 
 // The engine counts what was reported, no more and no less; who leaves has run what it came for.
 void Checkers::check_iterations(const Event& event, const Simulation& s) {
     reported_.resize(s.clients().size());
+    before_.resize(s.clients().size());
+    if (const auto* attach = std::get_if<event::Attach>(&event)) {
+        reported_[index_of(attach->client)] = 0;
+        before_[index_of(attach->client)] = s.client(attach->client).page->iterations;
+    }
     const auto report = [&](ClientId id, std::uint64_t iterations) { reported_[index_of(id)] += iterations; };
+    if (const auto* progress = std::get_if<event::Progress>(&event)) report(progress->client, progress->iterations);
     if (const auto* boundary = std::get_if<event::Boundary>(&event)) report(boundary->client, boundary->iterations);
     if (const auto* idle = std::get_if<event::Idle>(&event)) report(idle->client, idle->iterations);
     if (const auto* leave = std::get_if<event::Leave>(&event)) {
         report(leave->client, leave->iterations);
-        SALUS_CHECK(reported_[index_of(leave->client)] == s.jobs()[index_of(leave->client)].iterations,
-                    "an iteration was lost or run twice");
+        const std::size_t i = index_of(leave->client);
+        SALUS_CHECK(before_[i] + reported_[i] == s.jobs()[i].iterations, "an iteration was lost or run twice");
     }
     for (const Client* client : s.engine().clients()) {
         SALUS_CHECK(client->facts.iterations_done == reported_[index_of(client->facts.id)], "an iteration was miscounted");
@@ -120,12 +138,13 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
-            if (ClientId(i) == deny->client || is_absent(c)) continue;
+            const Client* known = s.engine().find(ClientId(i));
+            if (!c.here() && known) unmovable += known->reserved();  // the service is about to hear of its end
+            if (ClientId(i) == deny->client || !c.here() || !c.connected) continue;
+            unmovable += c.context;
             const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
-            if (stuck) {
-                for (const auto& m : c.mapped) unmovable += m.size;
-            }
+            if (stuck && c.mapped) unmovable += c.mapped->size;
         }
         SALUS_CHECK(deny->need + unmovable > s.engine().capacity(), "denied although the others could have made room");
     }
@@ -134,24 +153,18 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
 // While any admitted client wants to run and its lane is free, it runs. Lanes are held back only for a profiling turn.
 void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
-    const bool profiling = engine.profiling() != kNoClient && !s.client(engine.profiling()).stopped;
-    if (engine.policy().info.exclusive || profiling) return;
-    std::set<LaneId> held;
     std::size_t running = 0;
     for (const Client* client : engine.clients()) {
-        const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase == Phase::kGone || !(c.has_grant || c.revoking)) continue;
-        held.insert(c.lane);
-        if (!c.stopped && !client->stalled) ++running;
+        if (client->holds() && !client->stopped && !client->stalled) ++running;
     }
+    const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
+    if (engine.policy().info.exclusive || profiling) return;
     const unsigned lanes_max = s.options().engine.lanes_max;
     if (lanes_max > 0 && running >= lanes_max) return;
     for (const Client* client : engine.clients()) {
-        const SimulatedClient& c = s.client(client->facts.id);
-        if (c.phase != Phase::kWaiting || c.stopped || client->lane == kNoLane ||
-            client->residency() != Residency::kResident)
-            continue;
-        if (held.contains(client->lane) || !client->mapped || client->turn() != Turn::kReady) continue;
+        if (client->lane == kNoLane || client->residency() != Residency::kResident || client->stopped) continue;
+        if (!client->mapped || client->turn() != Turn::kReady) continue;
+        if (engine.lanes().find(client->lane)->holder != kNoClient) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
     }
 }
@@ -164,24 +177,31 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     std::int64_t present = 0;
     Bytes largest;
     bool all_pageable = s.options().engine.paging;
+    std::size_t refusing = 0;
     bool anybody_wants = false;
     bool anybody_runs = false;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         iterations += c.iterations;
-        if (is_absent(c)) continue;
+        if (!c.here()) continue;
         ++present;
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
-        all_pageable = all_pageable && s.jobs()[i].pageable;
+        all_pageable = all_pageable && !c.stays;
+        if (c.has_refused) ++refusing;
         anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
-        anybody_runs = anybody_runs || (c.phase == Phase::kRunning && !c.stopped);
+        anybody_runs = anybody_runs || c.runs();
     }
     round = round * (present + 1);
-    const bool disturbed = anybody_stopped(s) || std::holds_alternative<event::SetPolicy>(event) ||
-                           std::holds_alternative<event::SetCapacity>(event) ||
-                           std::holds_alternative<event::Continue>(event) || engine.capacity() < s.options().engine.capacity;
-    if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || disturbed) last_progress_ = s.now();
+    const auto* attach = std::get_if<event::Attach>(&event);
+    const bool back = attach && s.client(attach->client).page->iterations > 0;  // to a new service
+    const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
+                         std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event);
+    const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
+    const bool was_stopped = std::exchange(was_stopped_, anybody_stopped(s));
+    const bool disturbed = was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;
+    const bool wanted = std::exchange(anybody_wanted_, anybody_wants);
+    if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || !wanted || disturbed) last_progress_ = s.now();
     iterations_seen_ = iterations;
     const Duration answers = s.options().answer_delay_max * 40;
     SALUS_CHECK(s.now() - last_progress_ <= seconds(60) + round * 4 + answers, "somebody wants to run, and nobody does");
@@ -191,12 +211,12 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     // be slow to catch up since they think or weigh more.
     const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
                                      engine.options().page_share_max);
-    if (std::exchange(was_stopped_, anybody_stopped(s))) stopped_time_ += s.now() - last_event_;
+    if (was_stopped) stopped_time_ += s.now() - last_event_;
     last_event_ = s.now();
     const Duration least_turns = engine.options().min_turn * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
-        const bool waits = c.phase == Phase::kWaiting && !c.has_grant;
+        const bool waits = c.phase == Phase::kWaiting && !c.word().holds();
         const Client* client = engine.find(ClientId(i));
         if (!waits || disturbed || !client || client->refused) {
             waits_[i] = {};
@@ -206,7 +226,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out for as long as it lives, and they catch up afterwards.
-        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
+        // So may two that compute between iterations: whenever one could be paged out, the other refuses.
+        const bool kept_out = (!all_pageable && (!lane || s.options().engine.paging)) || (!lane && refusing > 1);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
@@ -219,7 +240,10 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
 // Who is announced and not withdrawn is told to start in the end: at the latest when everybody else has been gone for as
 // long as room is kept for those that do not attach.
 void Checkers::check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
-    if (const auto* announce = std::get_if<event::Announce>(&event)) announced_.insert(announce->job);
+    if (std::exchange(service_, s.services()) != s.services()) announced_.clear();
+    if (const auto* announce = std::get_if<event::Announce>(&event); announce && !announce->runs)
+        announced_.insert(announce->job);
+    if (const auto* attach = std::get_if<event::Attach>(&event)) announced_.erase(attach->job);
     if (const auto* withdraw = std::get_if<event::Withdraw>(&event)) announced_.erase(withdraw->job);
     if (!s.engine().clients().empty() || announced_.empty()) others_there_ = now;
     for (const Action& action : actions) {
@@ -236,6 +260,7 @@ void Checkers::check_starts(const Event& event, Instant now, std::span<const Act
 void Checkers::check_end(const Simulation& s, const SimulationResult& result) {
     SALUS_CHECK(result.finished, "not everybody finished");
     SALUS_CHECK(s.engine().clients().empty() && s.engine().reserved() == Bytes{}, "something is left when all are gone");
+    SALUS_CHECK(!s.engine().starts().anybody_waits(), "a job waits to start whose runner is gone");
 }
 
 }  // namespace salus::sim

@@ -16,6 +16,8 @@ public:
     void after_event(const Event& event, Instant now, std::span<const Action> actions,
                      const Simulation& simulation) override;
 
+    void after_call(const Simulation& simulation) override;
+
     /// Once the run is over: everybody came to an end that is justified.
     static void check_end(const Simulation& simulation, const SimulationResult& result);
 
@@ -34,15 +36,18 @@ private:
         bool excused = false;    ///< up to the last event
     };
     std::vector<Wait> waits_;
-    std::set<JobId> announced_;            ///< and neither told to start nor withdrawn
+    std::size_t service_ = 0;              ///< the one that is looked at
+    std::set<JobId> announced_;            ///< to it, and neither told to start nor withdrawn
     Instant others_there_{};               ///< when somebody else was last there, or no job waited to start
-    std::vector<std::uint64_t> reported_;  ///< iterations, a client
+    std::vector<std::uint64_t> reported_;  ///< iterations, a client, since it attached
+    std::vector<std::uint64_t> before_;    ///< and those before
     Bytes capacity_excuse_;                ///< in use beyond the capacity since it fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
+    bool anybody_wanted_ = false;  ///< at the last event
     Instant last_event_{};
-    bool was_stopped_ = false;
-    Duration stopped_time_;  ///< with somebody stopped, who is charged for it if it holds a lane
+    bool was_stopped_ = false;  ///< somebody, at the last event
+    Duration stopped_time_;     ///< with somebody stopped, who is charged for it if it holds a lane
 };
 
 }  // namespace salus::sim

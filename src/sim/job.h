@@ -40,6 +40,7 @@ struct Job {
     double stated_share = 1.0;   ///< of its true P and T, where it states them
     bool states_length = true;   ///< whether iterations is told
     std::vector<Growth> growth;  ///< in order of `from`
+    Bytes context;               ///< what its process has on the device beside the memory that it manages
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }
 };

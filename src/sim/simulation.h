@@ -1,12 +1,13 @@
-// The simulator: the real engine, driven through virtual time by simulated clients.
+// The simulator: the service's shell and engine and the clients' half of the protocol, driven through virtual time.
 //
-// It does what the service and its clients do (turns, mappings, paging, faults) and nothing that they could not: all
-// decisions are the engine's. The device's speed is shared: clients that run at once slow each other down only when their
-// occupancies add up to more than 1.
+// What is made up is the world around them: processes and what they compute (clients.cpp), the device, connections and the
+// faults of all three (world.h). The device's speed is shared: clients that run at once slow each other down only when
+// their occupancies add up to more than 1.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <span>
@@ -14,18 +15,53 @@
 
 #include "base/random.h"
 #include "core/engine.h"
+#include "shell/shell.h"
 #include "sim/job.h"
+#include "sim/simulated_client.h"
+#include "sim/world.h"
 
 namespace salus::sim {
 
 /// Something that happens to the system from outside, right after its `at_event`-th event.
 struct Disturbance {
-    enum class Kind : std::uint8_t { kKill, kStop, kContinue, kPolicy, kCapacity };
+    enum class Kind : std::uint8_t {
+        kKill,
+        kKillRunner,
+        kStop,  ///< by a signal
+        kContinue,
+        kPause,  ///< by its user
+        kResume,
+        kAdjust,        ///< to `priority` and `weight`
+        kNeverPage,     ///< the client finds that it cannot be paged
+        kTurnCost,      ///< the client finds that its turns cost `time`
+        kPolicy,        ///< to `policy`
+        kCapacity,      ///< others leave `capacity` of the device
+        kContext,       ///< the client's context grows by `capacity`
+        kNoLaneMemory,  ///< the device has no more memory for lanes ...
+        kLaneMemory,    ///< ... and has some again
+        kServiceDies,   ///< and is started again after `time`
+    };
     std::uint64_t at_event = 0;
     Kind kind{};
     ClientId client = kNoClient;
     const Policy* policy = nullptr;
-    Bytes capacity;
+    Bytes capacity{};
+    int priority = 0;
+    double weight = 1;
+    Duration time{};
+};
+
+/// What a canary does wrong, in one of 16 cases.
+enum class Fault : std::uint8_t {
+    kNone,
+    kLosesAcknowledge,   ///< a client's answer about a lane does not arrive
+    kAcknowledgesEarly,  ///< a client says that it has given up part of its lane, and has not
+    kLosesPagedIn,       ///< a client does not say that its memory is back
+    kLosesNotice,        ///< the service is not told that a grant is back, or wanted
+    kLosesWake,          ///< a client is granted a turn and not woken
+    kKeepsGrant,         ///< a client overlooks that its grant is wanted back
+    kGrantsTwice,        ///< a second client gets the grant for a lane
+    kCountsTwice,        ///< a client counts an iteration twice
 };
 
 struct SimulationOptions {
@@ -33,12 +69,19 @@ struct SimulationOptions {
     Duration switch_cost = microseconds(145);  ///< lost when a lane changes hands (H200 without MPS)
     double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
     Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this long
-    bool profiles_known = false;               ///< P and T are known on arrival
-    bool announces = false;                    ///< jobs are announced, and attach when they are told to start
-    std::optional<double> occupancy;           ///< overrides every job's
-    std::uint64_t seed = 1;                    ///< think times and delays
-    std::uint64_t events_max = 0;              ///< give up after so many; 0: never
-    std::vector<Disturbance> disturbances;     ///< in order of at_event
+    Duration notice_delay_max;                 ///< the swarm: wake-ups and notifications take up to this long
+    bool asynchronous = false;                 ///< the device works on after an iteration has ended, as a GPU does
+    bool min_turn_is_fixed = true;             ///< else it follows what turns cost
+    double unclean_share = 0;                  ///< of boundaries at which something alive stays in the lane
+    double page_failure_share = 0;             ///< of page-outs
+    Fault fault = Fault::kNone;
+    bool profiles_known = false;            ///< P and T are known on arrival
+    bool tells_usage = false;               ///< the device says what its processes use, as a GPU does
+    bool announces = false;                 ///< jobs are announced by runners, and attach when those are told to start them
+    std::optional<double> occupancy;        ///< overrides every job's
+    std::uint64_t seed = 1;                 ///< think times and delays
+    std::uint64_t events_max = 0;           ///< give up after so many; 0: never
+    std::vector<Disturbance> disturbances;  ///< in order of at_event
 };
 
 enum class Outcome : std::uint8_t { kUnfinished, kDone, kKilled, kDenied, kRefused };
@@ -73,51 +116,16 @@ struct Segment {
 };
 
 class Simulation;
+using Phase = SimulatedClient::Phase;
 
 /// Looks on. All calls are optional to override.
 class Observer {
 public:
     virtual ~Observer() = default;
     virtual void after_event(const Event&, Instant, std::span<const Action>, const Simulation&) {}
+    /// The shell has done all that it had to do, and clients have taken in what it said.
+    virtual void after_call(const Simulation&) {}
     virtual void ran(const Segment&) {}
-};
-
-/// A simulated client, as its own process would know itself.
-struct SimulatedClient {
-    enum class Phase : std::uint8_t { kNotArrived, kAnnounced, kOnHost, kWaiting, kRunning, kStalled, kGone };
-    struct Mapped {
-        LaneId lane;
-        Bytes size{};
-    };
-
-    Phase phase = Phase::kNotArrived;
-    bool has_grant = false;
-    bool grant_kept = false;  ///< idle with the grant
-    bool asked_to_yield = false;
-    bool revoking = false;  ///< the grant is taken, the answer not sent yet
-    bool stopped = false;
-    bool resumed = false;      ///< in this turn it went on after having been stopped or stalled
-    bool want_is_due = false;  ///< it wants to run, and cannot say so yet
-    LaneId lane = kNoLane;     ///< of the grant
-    Bytes room;                ///< private memory it was told it may use
-    Bytes persistent;          ///< true use now
-    Bytes unasked;             ///< of it, what it took without asking
-    Bytes ephemeral;
-    bool persistent_on_device = false;
-    std::vector<Mapped> mapped;  ///< what it really has mapped
-    std::size_t growths = 0;     ///< of the job's, how many have come
-    bool demand_told = false;
-
-    std::uint64_t iterations = 0;  ///< done
-    std::uint64_t reported = 0;
-    std::uint64_t leg = 0;  ///< iterations it is to run before it next has something to say
-    double work_ns = 0;     ///< done of this leg, at full speed; negative: the switch is still being paid
-    double rate = 1;
-    Instant finish;  ///< of the leg, at the present rate
-    Instant segment_start;
-    Instant answers_until{};  ///< answers keep their order
-
-    Bytes mapped_size(LaneId lane) const;
 };
 
 class Simulation {
@@ -130,85 +138,146 @@ public:
     /// `progress` is called now and then with the share of jobs that have ended.
     SimulationResult run(const std::function<void(double)>& progress = {});
 
-    const Engine& engine() const { return engine_; }
-    const Policy& first_policy() const { return first_policy_; }
+    const Engine& engine() const { return shell_->engine(); }
+    /// Of the present service, when it started.
+    const Policy& first_policy() const { return *first_policy_; }
+    /// That have been started so far.
+    std::size_t services() const { return services_; }
     std::span<const Job> jobs() const { return jobs_; }
-    const SimulatedClient& client(ClientId id) const { return clients_[index_of(id)]; }
-    std::span<const SimulatedClient> clients() const { return clients_; }
+    const SimulatedClient& client(ClientId id) const { return world_.clients[index_of(id)]; }
+    std::span<const SimulatedClient> clients() const { return world_.clients; }
     const SimulationOptions& options() const { return options_; }
-    Instant now() const { return now_; }
+    Instant now() const { return world_.now(); }
+    /// A client whose service is gone and that has not found the next one yet.
+    bool anybody_is_orphaned() const;
+    bool has_lane_memory() const { return world_.has_lane_memory(); }
 
 private:
     struct Pending {
-        enum class Kind : std::uint8_t { kAnnounce, kArrive, kWant, kMapped, kPagedOut, kPagedIn, kRevoked };
+        enum class Kind : std::uint8_t {
+            kAnnounce,       ///< a runner looks for a service, to announce its job
+            kRunnerGone,     ///< the service sees a runner's connection closed
+            kArrive,         ///< a job's process is there
+            kBegin,          ///< the client's thread has done what it had to do on the host
+            kWake,           ///< the client's thread, which waits in begin(), looks at the word
+            kDrained,        ///< the device is done with what the client gave it
+            kHelperDone,     ///< the client's helper is done with what it was asked for
+            kNotice,         ///< a notification comes to the service
+            kMessage,        ///< a message of the client comes to the service
+            kClosed,         ///< the service sees the client's connection closed
+            kExited,         ///< the service sees the end of the client's process
+            kEndAttachment,  ///< the client, whose service is gone, tries to leave its lane
+            kReattach,       ///< the client looks for a service
+            kServiceStarts,
+        };
         Instant at{};
         std::uint64_t order = 0;
         Kind kind{};
         ClientId client = kNoClient;
-        LaneId lane = kNoLane;
-        Bytes size{};
-        std::uint32_t version = 0;
 
         bool operator>(const Pending& other) const { return at > other.at || (at == other.at && order > other.order); }
     };
 
-    void send(const Event& event);
-    void perform(const action::Start& a);
-    void perform(const action::Admit& a);
-    void perform(const action::Grant& a);
-    void perform(const action::Yield& a);
-    void perform(const action::Revoke& a);
-    void perform(const action::Room& a);
-    void perform(const action::Deny& a);
-    void perform(const action::Refuse& a);
-    void perform(const action::AssignLane& a);
-    void perform(const action::ResizeLane& a);
-    void perform(const action::CloseLane& a);
-    void perform(const action::PageOut& a);
-    void perform(const action::PageIn& a);
-    void perform(const action::Drop& a);
-    void perform(const auto&) {}
-
-    void announce(ClientId id);
-    void withdraw(ClientId id);
-    void arrive(ClientId id);
+    // ---- simulation.cpp: time, and what comes to the service ----
+    bool step();
     void happen(const Pending& pending);
     void disturb(const Disturbance& disturbance);
-    void kill(ClientId id, Outcome outcome);
-    void finish(ClientId id, Outcome outcome);
+    void start_service();
+    void kill_service(Duration down_for);
+    template <typename Call>
+    void with_shell(const Call& call);
+    void take_in_news();
+    void recorded(const Event& event, Instant at, std::span<const Action> actions);
+    void note_memory();
+    void publish_memory();
+    bool everybody_is_gone() const;
+    shell::Session* session_of(ClientId id);
+    void hear_message(ClientId id);
+    void tick();
+    Instant next_poll() const;
+    void forget_what_is_known();
+    void look_after_processes();
+    void schedule(Pending::Kind kind, ClientId id, Duration after);
+    Duration draw(Duration most);
+    bool goes_wrong(Fault fault);
+    void grant_twice(const action::Grant& grant);
+    SimulatedClient& at(ClientId id) { return world_.clients[index_of(id)]; }
+
+    // ---- runners.cpp: what runners do ----
+    static JobId job_of(ClientId id) { return JobId{static_cast<std::uint32_t>(index_of(id)) + 1}; }
+    SimulatedRunner& runner_of(ClientId id) { return world_.runners[index_of(id)]; }
+    void announce(ClientId id);
+    void start_job(ClientId id);
+    void end_runner(ClientId id);
+    void kill_runner(ClientId id);
+    void runner_is_gone(ClientId id);
+    void withdraw_ended_jobs();
+    void lose_service_of_runners();
+
+    // ---- clients.cpp: what clients do ----
+    void arrive(ClientId id);
+    void attach(ClientId id);
+    wire::Attach introduction_of(ClientId id) const;
+    void lose_service(ClientId id);
+    void end_attachment(ClientId id);
+    void reattach(ClientId id);
+    void never_page(ClientId id);
+    void begin(ClientId id);
+    void look_at_word(ClientId id);
     void start_leg(ClientId id, Duration overhead);
+    void go_on_if_given(ClientId id);
+    bool has_what_it_needs(const SimulatedClient& c) const;
+    void grow_if_due(ClientId id);
+    void end_leg(ClientId id);
+    void settle(ClientId id, bool drained);
+    void after_boundary(ClientId id);
+    void leave(ClientId id);
+    void die(ClientId id, Outcome outcome);
+    void finish(ClientId id, Outcome outcome);
+    void stop_process(ClientId id);
+    void continue_process(ClientId id);
+    void notify(ClientId id);
+    void say(ClientId id, const wire::Message& message);
+    void help(ClientId id);
+    void serve(ClientId id, const wire::Message& message);
+    Duration time_for(ClientId id, const attachment::Request& request);
+    Duration transfer_time(Bytes bytes);
+    void helper_is_done(ClientId id);
+
+    // ---- running.cpp: who runs how fast ----
     void run_leg(ClientId id, Duration overhead);
     void cut_leg(ClientId id);
-    void end_leg(ClientId id);
     void stop_running(ClientId id);
-    void want(ClientId id);
-    void answer_deferred(ClientId id);
-    void tell_demand(ClientId id);
-    void grow_if_due(ClientId id);
-    bool has_what_it_needs(const SimulatedClient& c) const;
-    void schedule(Pending pending);
-    void schedule_answer(Pending pending, Duration least);
-    void schedule_transfer(Pending::Kind kind, ClientId id, Bytes bytes);
+    void resume_running(ClientId id);
     void update_rates();
-    void spend_on_host(ClientId id, Duration time);
+    void publish_iterations();
     double occupancy(ClientId id) const;
-    void note_memory();
     Instant next_finish() const;
 
     SimulationOptions options_;
     std::span<const Job> jobs_;
-    const Policy& first_policy_;
-    Engine engine_;
+    const Policy* first_policy_;
+    const Policy& fallback_;
+    std::size_t services_ = 0;
     Random random_;
-    Instant now_{};
-    std::vector<SimulatedClient> clients_;
+    World world_;
+    std::unique_ptr<shell::Shell> shell_;  ///< none while the service is down
+    const Policy* policy_;                 ///< of the next service
+    struct Recorded {
+        Event event;
+        std::vector<Action> actions;
+    };
+    std::vector<Recorded> early_;  ///< what a shell did while it was being made
+    Statistics earlier_;           ///< of services that are gone
     std::vector<ClientId> runners_;
+    std::vector<ClientId> without_runner_;  ///< whose jobs end with their clients
+    /// Holders that went from running to idle or back without a word to the service, and when it next looks at them.
+    struct Unheard {
+        ClientId client;
+        Instant look_at;
+    };
+    std::vector<Unheard> unheard_;
     std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
-    std::vector<std::vector<Pending>> deferred_;  ///< answers of clients that cannot answer yet
-    std::vector<Event> outbox_;                   ///< events on their way to the engine, in order
-    bool delivering_ = false;
-    std::vector<std::pair<ClientId, Outcome>> dying_;  ///< because of what the engine just said
-    std::vector<ClientId> ended_jobs_;                 ///< to be withdrawn
     std::vector<Observer*> observers_;
     SimulationResult result_;
     Bytes static_now_;
@@ -217,6 +286,7 @@ private:
     std::uint64_t next_order_ = 0;
     std::size_t next_disturbance_ = 0;
     std::size_t ended_ = 0;
+    std::size_t idle_ticks_ = 0;  ///< of the shell, in a row, that brought nothing about
 };
 
 }  // namespace salus::sim

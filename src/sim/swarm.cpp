@@ -85,40 +85,97 @@ Job draw_job(Random& random, Bytes capacity, std::size_t index) {
     return job;
 }
 
-void draw_disturbances(Random& random, Scenario& scenario) {
-    const std::size_t clients = scenario.jobs.size();
-    const std::uint64_t horizon = 20 + random.below(clients * 120);
-    const auto somewhere = [&] { return random.below(horizon); };
-    auto& list = scenario.options.disturbances;
-    using Kind = Disturbance::Kind;
-    for (std::uint64_t n = random.below(4); n > 0; --n)
-        list.push_back({somewhere(), Kind::kKill, ClientId(random.below(clients)), nullptr, {}});
-    for (std::uint64_t n = random.below(4); n > 0; --n) {
-        const ClientId client{static_cast<std::uint32_t>(random.below(clients))};
-        const std::uint64_t at = somewhere();
-        list.push_back({at, Kind::kStop, client, nullptr, {}});
-        list.push_back({at + 1 + random.below(80), Kind::kContinue, client, nullptr, {}});
+/// Processes have contexts, large or small ones, as on a GPU. Nobody pages out a client there, and none knows its P and T
+/// when it comes: of two that do, neither may fit beside the other's context.
+void draw_contexts(Random& random, Scenario& scenario) {
+    scenario.options.profiles_known = false;
+    for (Job& job : scenario.jobs) {
+        job.context = mebibytes_of(scenario.options.engine.context.mib() * random.between(0.1, 1.2));
+        job.pageable = false;
     }
-    for (std::uint64_t n = random.below(4); n > 0; --n)
-        list.push_back({somewhere(), Kind::kPolicy, kNoClient, &draw_policy(random), {}});
-    if (random.chance(0.25)) {
-        const Bytes capacity = scenario.options.engine.capacity;
-        const std::uint64_t at = somewhere();
-        const Bytes less{static_cast<std::int64_t>(static_cast<double>(capacity.count) * random.between(0.5, 1.0))};
-        list.push_back({at, Kind::kCapacity, kNoClient, nullptr, less});
-        list.push_back({at + 1 + random.below(200), Kind::kCapacity, kNoClient, nullptr, capacity});
-    }
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
 }
+
+/// Draws what happens from outside, and when.
+class DisturbanceDrawer {
+public:
+    DisturbanceDrawer(Random& random, Scenario& scenario)
+        : random_(random), scenario_(scenario), horizon_(20 + random.below(scenario.jobs.size() * 120)) {}
+
+    void draw() {
+        using Kind = Disturbance::Kind;
+        for (std::uint64_t n = random_.below(4); n > 0; --n) add({.kind = Kind::kKill, .client = somebody()});
+        for (std::uint64_t n = random_.below(4); n > 0; --n) add_for_a_while(Kind::kStop, Kind::kContinue, 80, somebody());
+        for (std::uint64_t n = random_.below(3); n > 0; --n) add_for_a_while(Kind::kPause, Kind::kResume, 80, somebody());
+        for (std::uint64_t n = random_.below(4); n > 0; --n) add({.kind = Kind::kPolicy, .policy = &draw_policy(random_)});
+        for (std::uint64_t n = random_.below(3); n > 0; --n) {
+            add({.kind = Kind::kAdjust,
+                 .client = somebody(),
+                 .priority = static_cast<int>(random_.integer(-1, 2)),
+                 .weight = random_.between(0.5, 4.0)});
+        }
+        for (std::uint64_t n = random_.below(3); n > 0; --n) add({.kind = Kind::kKillRunner, .client = somebody()});
+        for (std::uint64_t n = contexts() ? random_.below(3) : 0; n > 0; --n) {
+            add({.kind = Kind::kContext, .client = somebody(), .capacity = mebibytes(random_.integer(1, 64))});
+        }
+        if (random_.chance(0.2)) add({.kind = Kind::kNeverPage, .client = somebody()});
+        for (std::uint64_t n = scenario_.options.min_turn_is_fixed ? 0 : random_.below(6); n > 0; --n) {
+            add({.kind = Kind::kTurnCost, .client = somebody(), .time = seconds_of(random_.between(0.00001, 0.002))});
+        }
+        if (random_.chance(0.25)) draw_capacity();
+        if (random_.chance(0.1)) add_for_a_while(Kind::kNoLaneMemory, Kind::kLaneMemory, 40, kNoClient);
+        for (std::uint64_t n = random_.chance(0.2) ? 1 + random_.below(2) : 0; n > 0; --n) {
+            add({.kind = Kind::kServiceDies, .time = seconds_of(random_.between(0.0, 2.0))});
+        }
+        std::stable_sort(list().begin(), list().end(),
+                         [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+    }
+
+private:
+    std::vector<Disturbance>& list() { return scenario_.options.disturbances; }
+    bool contexts() const { return scenario_.jobs.front().context > Bytes{}; }
+    ClientId somebody() { return ClientId(random_.below(scenario_.jobs.size())); }
+    std::uint64_t somewhen() { return random_.below(horizon_); }
+
+    void add(Disturbance disturbance) {
+        disturbance.at_event = somewhen();
+        list().push_back(disturbance);
+    }
+    void add_for_a_while(Disturbance::Kind begins, Disturbance::Kind ends, std::uint64_t events_most, ClientId client) {
+        const std::uint64_t at = somewhen();
+        list().push_back({.at_event = at, .kind = begins, .client = client});
+        list().push_back({.at_event = at + 1 + random_.below(events_most), .kind = ends, .client = client});
+    }
+    void draw_capacity() {
+        const Bytes all = scenario_.options.engine.capacity;
+        const std::uint64_t at = somewhen();
+        const Bytes less{static_cast<std::int64_t>(static_cast<double>(all.count) * random_.between(0.5, 1.0))};
+        using Kind = Disturbance::Kind;
+        list().push_back({.at_event = at, .kind = Kind::kCapacity, .capacity = less});
+        list().push_back({.at_event = at + 1 + random_.below(200), .kind = Kind::kCapacity, .capacity = all});
+    }
+
+    Random& random_;
+    Scenario& scenario_;
+    const std::uint64_t horizon_;
+};
 
 }  // namespace
 
-std::span<const Policy* const> all_canaries() {
+std::span<const Canary> all_canaries() {
     static const Starver starver;
     static const Dreamer dreamer;
     static const Divider divider;
-    static const std::array<const Policy*, 3> canaries{&starver, &dreamer, &divider};
+    static const std::array canaries{Canary{starver.info.name, &starver},
+                                     Canary{dreamer.info.name, &dreamer},
+                                     Canary{divider.info.name, &divider},
+                                     Canary{"loses-acknowledge", nullptr, Fault::kLosesAcknowledge},
+                                     Canary{"acknowledges-early", nullptr, Fault::kAcknowledgesEarly},
+                                     Canary{"loses-paged-in", nullptr, Fault::kLosesPagedIn},
+                                     Canary{"loses-notice", nullptr, Fault::kLosesNotice},
+                                     Canary{"loses-wake", nullptr, Fault::kLosesWake},
+                                     Canary{"keeps-grant", nullptr, Fault::kKeepsGrant},
+                                     Canary{"grants-twice", nullptr, Fault::kGrantsTwice},
+                                     Canary{"counts-twice", nullptr, Fault::kCountsTwice}};
     return canaries;
 }
 
@@ -145,18 +202,27 @@ Scenario draw_scenario(std::uint64_t seed) {
     if (random.chance(0.5)) {
         for (Job& job : scenario.jobs) job.pageable = true;
     }
-    if (random.chance(0.8)) draw_disturbances(random, scenario);
-    scenario.policy = &draw_policy(random);
+    options.asynchronous = random.chance(0.5);
+    constexpr std::array<Duration, 3> kNoticeDelays{Duration{}, microseconds(50), milliseconds(2)};
+    options.notice_delay_max = kNoticeDelays[random.below(kNoticeDelays.size())];
+    options.min_turn_is_fixed = random.chance(0.8);
     options.announces = true;
     if (random.chance(0.5)) options.engine.context = mebibytes_of(random.between(1.0, options.engine.capacity.mib() * 0.3));
+    options.tells_usage = !options.min_turn_is_fixed || (options.asynchronous && options.engine.context > Bytes{});
+    if (options.tells_usage && options.engine.context > Bytes{}) draw_contexts(random, scenario);
+    if (random.chance(0.2)) options.unclean_share = random.between(0.0, 0.3);
+    if (random.chance(0.1)) options.page_failure_share = random.between(0.0, 0.5);
+    if (random.chance(0.8)) DisturbanceDrawer(random, scenario).draw();
+    scenario.policy = &draw_policy(random);
     return scenario;
 }
 
-SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observer, bool strict) {
+SwarmResult run_seed(std::uint64_t seed, const Canary* canary, Observer* observer, bool strict) {
     Scenario scenario = draw_scenario(seed);
     scenario.options.engine.strict = strict;
-    if (canary) {
-        scenario.policy = canary;
+    if (canary) scenario.options.fault = canary->fault;
+    if (canary && canary->policy) {
+        scenario.policy = canary->policy;
         std::erase_if(scenario.options.disturbances,
                       [](const Disturbance& d) { return d.kind == Disturbance::Kind::kPolicy; });
     }
@@ -170,8 +236,7 @@ SwarmResult run_seed(std::uint64_t seed, const Policy* canary, Observer* observe
         Checkers::check_end(simulation, result.run);
     } catch (const CheckFailure& failure) {
         result.failure =
-            fmt::format("{} (policy {}, at {:.6f} s of virtual time)", failure.what(),
-                        simulation.engine().policy().info.name, static_cast<double>(simulation.now().ns) * 1e-9);
+            fmt::format("{} (at {:.6f} s of virtual time)", failure.what(), static_cast<double>(simulation.now().ns) * 1e-9);
     }
     return result;
 }

@@ -22,17 +22,22 @@ struct Scenario {
 
 Scenario draw_scenario(std::uint64_t seed);
 
-/// Deliberately broken policies. The swarm must catch each of them.
-std::span<const Policy* const> all_canaries();
+/// Something deliberately broken: a policy, or a part of the protocol. The swarm must catch each of them.
+struct Canary {
+    std::string_view name;
+    const Policy* policy = nullptr;
+    Fault fault = Fault::kNone;
+};
+std::span<const Canary> all_canaries();
 
 struct SwarmResult {
     std::optional<std::string> failure;
     SimulationResult run;
 };
 
-/// Runs one seed; with a canary, under that policy from start to end. The first failed check ends the run. Unless `strict`,
-/// a policy that misbehaves is not a failed check: the engine falls back.
-/// REQUIRES: the check handler is throw_check_failure.
-SwarmResult run_seed(std::uint64_t seed, const Policy* canary = nullptr, Observer* observer = nullptr, bool strict = true);
+/// Runs one seed; with a canary that is a policy, under it from start to end. The first failed check ends the run. Unless
+/// `strict`, a policy that misbehaves is not a failed check: the engine falls back. REQUIRES: the check handler is
+/// throw_check_failure.
+SwarmResult run_seed(std::uint64_t seed, const Canary* canary = nullptr, Observer* observer = nullptr, bool strict = true);
 
 }  // namespace salus::sim

@@ -1,6 +1,8 @@
 #include "sim/swarm.h"
 
-#include <algorithm>
+#include <array>
+#include <set>
+#include <variant>
 
 #include <gtest/gtest.h>
 
@@ -23,13 +25,24 @@ private:
 /// Counts what becomes of jobs that are announced.
 struct StartCounter : Observer {
     void after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation&) override {
-        withdrawn += std::holds_alternative<event::Withdraw>(event) ? 1u : 0u;
-        const auto started = static_cast<std::uint64_t>(std::ranges::count_if(
-            actions, [](const Action& action) { return std::holds_alternative<action::Start>(action); }));
-        if (std::holds_alternative<event::Announce>(event)) at_once += started;
-        else later += started;
+        const auto* announce = std::get_if<event::Announce>(&event);
+        const auto* withdraw = std::get_if<event::Withdraw>(&event);
+        if (announce && !announce->runs) waiting.insert(announce->job);
+        if (const auto* attach = std::get_if<event::Attach>(&event)) waiting.erase(attach->job);
+        for (const Action& action : actions) {
+            const auto* start = std::get_if<action::Start>(&action);
+            if (!start) continue;
+            waiting.erase(start->job);
+            ++(announce ? at_once : later);
+        }
+        if (announce && announce->waited) ++waited_across_restart;
+        if (announce && announce->runs) ++ran_across_restart;
+        if (withdraw) ++withdrawn;
+        if (withdraw && waiting.erase(withdraw->job) > 0) ++withdrawn_waiting;
     }
-    std::uint64_t at_once = 0, later = 0, withdrawn = 0;
+    std::set<JobId> waiting;
+    std::uint64_t at_once = 0, later = 0, withdrawn = 0, withdrawn_waiting = 0;
+    std::uint64_t waited_across_restart = 0, ran_across_restart = 0;
 };
 
 TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
@@ -37,6 +50,7 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     Statistics sum;
     std::uint64_t killed = 0, denied = 0, refused = 0;
     for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+        starts.waiting.clear();
         const SwarmResult result = run_seed(seed, nullptr, &starts);
         ASSERT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
         const Statistics& s = result.run.statistics;
@@ -67,27 +81,48 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     EXPECT_GT(starts.at_once, 1000u);
     EXPECT_GT(starts.later, 1000u);
     EXPECT_GT(starts.withdrawn, 1000u);
+    EXPECT_GT(starts.withdrawn_waiting, 100u);
+    EXPECT_GT(starts.waited_across_restart, 100u);
+    EXPECT_GT(starts.ran_across_restart, 100u);
+}
+
+/// Counts events by their kind.
+class EventKinds : public Observer {
+public:
+    void after_event(const Event& event, Instant, std::span<const Action>, const Simulation&) override {
+        ++seen[event.index()];
+    }
+    std::array<std::uint64_t, std::variant_size_v<Event>> seen{};
+};
+
+TEST_F(Swarm, DrawsEveryKindOfEvent) {
+    EventKinds kinds;
+    for (std::uint64_t seed = 1; seed <= 500; ++seed) static_cast<void>(run_seed(seed, nullptr, &kinds));
+    for (std::size_t kind = 0; kind < kinds.seen.size(); ++kind) {
+        EXPECT_GT(kinds.seen[kind], 0u) << "the alternative of Event with index " << kind << " is never drawn";
+    }
 }
 
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_GE(all_canaries().size(), 3u);
-    for (const Policy* canary : all_canaries()) {
+    ASSERT_GE(all_canaries().size(), 9u);
+    for (const Canary& canary : all_canaries()) {
         std::size_t caught = 0;
-        for (std::uint64_t seed = 1; seed <= 300; ++seed) caught += run_seed(seed, canary).failure ? 1u : 0u;
-        EXPECT_GT(caught, 0u) << canary->info.name;
+        for (std::uint64_t seed = 1; seed <= 300; ++seed) caught += run_seed(seed, &canary).failure ? 1u : 0u;
+        EXPECT_GT(caught, 0u) << canary.name;
     }
 }
 
 TEST_F(Swarm, FallsBackFromAPolicyThatMisbehavesAndGoesOn) {
-    for (const Policy* canary : all_canaries()) {
-        if (canary->info.starvation_free) continue;  // it misleads, but breaks no rule that the engine could see
+    for (const Canary& canary : all_canaries()) {
+        if (!canary.policy || canary.policy->info.starvation_free)
+            continue;  // it misleads, but breaks no rule that the engine could see
         std::uint64_t fallbacks = 0;
         for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-            const SwarmResult result = run_seed(seed, canary, nullptr, /*strict=*/false);
-            ASSERT_FALSE(result.failure) << canary->info.name << ", seed " << seed << ": " << *result.failure;
+            const SwarmResult result = run_seed(seed, &canary, nullptr, /*strict=*/false);
+            ASSERT_FALSE(result.failure) << canary.name << ", seed " << seed << ": " << *result.failure;
             fallbacks += result.run.statistics.fallbacks;
         }
-        EXPECT_GT(fallbacks, 100u) << canary->info.name;
+        EXPECT_GT(fallbacks, 100u) << canary.name;
     }
 }
 

@@ -1,0 +1,89 @@
+// Who runs, and how fast: legs of several iterations on a device whose speed is shared.
+#include <algorithm>
+#include <cmath>
+
+#include "sim/simulation.h"
+
+namespace salus::sim {
+
+double Simulation::occupancy(ClientId id) const { return options_.occupancy.value_or(jobs_[index_of(id)].occupancy); }
+
+void Simulation::run_leg(ClientId id, Duration overhead) {
+    const Job& job = jobs_[index_of(id)];
+    SimulatedClient& c = at(id);
+    c.leg = job.iterations - c.iterations;
+    if (c.growths < job.growth.size()) c.leg = std::min(c.leg, job.growth[c.growths].from - c.iterations);
+    if (job.think.ns > 0 || c.word().yield) c.leg = 1;
+    c.phase = Phase::kRunning;
+    c.published = 0;
+    c.work_ns = -static_cast<double>(overhead.ns);
+    JobResult& result = result_.jobs[index_of(id)];
+    if (result.first_run == kNever) result.first_run = now();
+    resume_running(id);
+}
+
+/// It is to stop at the end of the iteration it is in.
+void Simulation::cut_leg(ClientId id) {
+    update_rates();
+    SimulatedClient& c = at(id);
+    const double begun = std::ceil(c.work_ns / static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - 1e-6);
+    c.leg = std::min(c.leg, begun < 1 ? 1 : static_cast<std::uint64_t>(begun));
+    c.leg = std::max(c.leg, c.published);
+    update_rates();
+}
+
+void Simulation::resume_running(ClientId id) {
+    update_rates();
+    at(id).segment_start = now();
+    runners_.push_back(id);
+    update_rates();
+}
+
+void Simulation::stop_running(ClientId id) {
+    update_rates();
+    SimulatedClient& c = at(id);
+    runners_.erase(std::find(runners_.begin(), runners_.end(), id));
+    update_rates();
+    c.ran += now() - c.segment_start;
+    for (Observer* observer : observers_) observer->ran({id, c.lane, c.segment_start, now()});
+}
+
+/// Brings everybody's work up to now, and their speed and finish in line with who runs.
+void Simulation::update_rates() {
+    double demand = 0;
+    for (ClientId id : runners_) demand += occupancy(id);
+    const double rate = demand > 1.0 ? 1.0 / demand : 1.0;
+    const double elapsed_ns = static_cast<double>((now() - rates_at_).ns);
+    if (!runners_.empty()) result_.busy += now() - rates_at_;
+    rates_at_ = now();
+    for (ClientId id : runners_) {
+        SimulatedClient& c = at(id);
+        c.work_ns += elapsed_ns * c.rate;
+        c.rate = rate;
+        const double left_ns =
+            static_cast<double>(c.leg) * static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - c.work_ns;
+        c.finish = now() + nanoseconds(static_cast<std::int64_t>(std::ceil(std::max(left_ns, 0.0) / rate)));
+    }
+}
+
+Instant Simulation::next_finish() const {
+    Instant first = kNever;
+    for (ClientId id : runners_) first = std::min(first, client(id).finish);
+    return first;
+}
+
+/// A leg is one iteration after another. The page of a client that is in one counts those that are done by now.
+void Simulation::publish_iterations() {
+    for (ClientId id : runners_) {
+        SimulatedClient& c = at(id);
+        const double work_ns = c.work_ns + static_cast<double>((now() - rates_at_).ns) * c.rate;
+        const double done = work_ns / static_cast<double>(jobs_[index_of(id)].iteration_time.ns) + 1e-6;
+        if (done < static_cast<double>(c.published + 1) || c.published + 1 >= c.leg) continue;
+        const std::uint64_t completed = std::min(static_cast<std::uint64_t>(done), c.leg - 1);
+        c.turn.finish(static_cast<std::uint64_t>(now().ns), completed - c.published);
+        c.page->begun_ns = static_cast<std::uint64_t>(now().ns);
+        c.published = completed;
+    }
+}
+
+}  // namespace salus::sim
