@@ -1,5 +1,7 @@
-// Documents that repeat what a table in the code says must say the same.
+// What documents say of the code must be so: tables that they repeat, functions and files that they name.
+#include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 
@@ -42,6 +44,32 @@ TEST(Docs, SimulatorNamesEveryWorkload) {
     const std::string text = document("docs/simulator.md");
     for (const sim::WorkloadInfo& workload : sim::all_workloads()) {
         EXPECT_NE(text.find(fmt::format("`{}`", workload.name)), std::string::npos) << workload.name;
+    }
+}
+
+/// All sources of the service, the client and the simulator in one text.
+std::string sources() {
+    std::string all;
+    const std::string root = std::string(SALUS_SOURCE_DIR) + "/src";
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+        const std::string path = entry.path().lexically_relative(SALUS_SOURCE_DIR).string();
+        if (path.ends_with(".h") || (path.ends_with(".cpp") && !path.ends_with("_test.cpp"))) all += document(path);
+    }
+    return all + document("python/salus/cuda/allocator.cpp");
+}
+
+TEST(Docs, TheArchitectureNamesFunctionsAndFilesThatAreThere) {
+    const std::string text = document("ARCHITECTURE.md");
+    const std::string code = sources();
+    std::size_t functions = 0;
+    const std::regex function("`[A-Z][A-Za-z]*::([a-z_]+)`");
+    for (std::sregex_iterator at(text.begin(), text.end(), function), end; at != end; ++at, ++functions) {
+        EXPECT_NE(code.find((*at)[1].str() + "("), std::string::npos) << "there is no " << at->str();
+    }
+    EXPECT_GT(functions, 30u);
+    const std::regex link(R"(\]\(([a-z][^)#:]*)\))");
+    for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at) {
+        EXPECT_TRUE(std::filesystem::exists(std::string(SALUS_SOURCE_DIR) + "/" + (*at)[1].str())) << at->str();
     }
 }
 
