@@ -100,9 +100,9 @@ class _Adaptor:
     # ----------------------------------------------------------------------------------------------------- attaching
 
     def _attach(self):
-        from .library import Client
+        from .library import Attachment
 
-        client = Client()
+        client = Attachment()
         if not client.attached:
             _say("%s; the job runs without sharing" % client.why_not)
             self.hooks.disable()

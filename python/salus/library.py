@@ -45,7 +45,7 @@ class TooLarge(MemoryError):
     """The job could never fit on the device."""
 
 
-class Client:
+class Attachment:
     """This process's attachment. Calls release the interpreter's lock, so other threads run while one waits."""
 
     def __init__(self):

@@ -38,7 +38,7 @@ Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger)
     : clients_(clients), lanes_(lanes), ledger_(ledger) {}
 
 Starts::Announced Starts::announce(const event::Announce& e, Instant now) {
-    Job& job = jobs_[e.job];
+    AnnouncedJob& job = jobs_[e.job];
     const bool started_before = !job.waits();
     job.persistent = e.persistent;
     if (e.waited) job.not_before = now + kReturnTime;
@@ -75,7 +75,7 @@ std::optional<JobId> Starts::next(Bytes context, Instant now) const {
 }
 
 void Starts::start(JobId id, Instant now) {
-    Job& job = jobs_.at(id);
+    AnnouncedJob& job = jobs_.at(id);
     SALUS_CHECK(job.waits(), "a job starts once");
     job.started_at = now;
 }

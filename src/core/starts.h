@@ -41,7 +41,7 @@ public:
     void review_after(Duration time, Instant now) { review_at_ = anybody_waits() ? now + time : kNever; }
 
 private:
-    struct Job {
+    struct AnnouncedJob {
         Bytes persistent;             ///< what an earlier run kept; 0: not known
         Instant not_before;           ///< it does not start earlier, room or not
         Instant started_at = kNever;  ///< kNever: it waits
@@ -54,7 +54,7 @@ private:
     const Clients& clients_;
     const Lanes& lanes_;
     const Ledger& ledger_;
-    std::map<JobId, Job> jobs_;
+    std::map<JobId, AnnouncedJob> jobs_;
     Instant review_at_ = kNever;
 };
 

@@ -80,7 +80,7 @@ class OnGpu(unittest.TestCase):
         Hooks.last = None
         self.installed = []
         self.why_not = None
-        for target, name, value in ((torch_hooks, "Hooks", Hooks), (library, "Client", Client),
+        for target, name, value in ((torch_hooks, "Hooks", Hooks), (library, "Attachment", Client),
                                     (cuda, "install", self._install)):
             patch = mock.patch.object(target, name, value)
             patch.start()

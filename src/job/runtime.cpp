@@ -1,4 +1,4 @@
-#include "job/client.h"
+#include "job/runtime.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +36,7 @@ std::string out_of_memory(std::size_t size) {
 
 }  // namespace
 
-Client::Client(const Options& options) : speaker_(options.speaker()) {
+Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
     if (options.alone) return;
     const salus_options wanted = attach_options(options);
     const salus_status status = salus_attach(&wanted, &client_);
@@ -45,25 +45,25 @@ Client::Client(const Options& options) : speaker_(options.speaker()) {
     std::fprintf(stderr, "salus-job: %s%s; running by itself\n", speaker_.c_str(), salus_error_text());
 }
 
-Client::~Client() {
+Runtime::~Runtime() {
     if (client_) salus_detach(client_);
     for (const auto& [size, blocks] : free_) {
         for (void* block : blocks) std::free(block);
     }
 }
 
-void Client::begin() {
+void Runtime::begin() {
     if (!client_) return;
     const salus_status status = salus_begin(client_);
     // Without a service the library lets the job run by itself.
     if (status != SALUS_OK && status != SALUS_NO_SERVICE) fail(kFailed, speaker_ + salus_error_text());
 }
 
-void Client::end() {
+void Runtime::end() {
     if (client_ && salus_end(client_) != SALUS_OK) fail(kFailed, speaker_ + salus_error_text());
 }
 
-Memory Client::allocate(std::size_t size, salus_kind kind) {
+Memory Runtime::allocate(std::size_t size, salus_kind kind) {
     if (!client_) return allocate_ordinary(size);
     void* block = salus_alloc(client_, size, kind);
     if (!block) fail(kFailed, speaker_ + out_of_memory(size) + ": " + salus_error_text());
@@ -72,7 +72,7 @@ Memory Client::allocate(std::size_t size, salus_kind kind) {
 
 /// As frameworks do, keeps what it was given: with a page fault for every page of every iteration, running alone would look
 /// slower than it is.
-Memory Client::allocate_ordinary(std::size_t size) {
+Memory Runtime::allocate_ordinary(std::size_t size) {
     {
         const std::lock_guard lock(mutex_);
         std::vector<void*>& blocks = free_[size];
@@ -87,20 +87,20 @@ Memory Client::allocate_ordinary(std::size_t size) {
     return {static_cast<std::byte*>(block), size};
 }
 
-void Client::release(Memory memory) {
+void Runtime::release(Memory memory) {
     if (client_) return salus_free(client_, memory.data());
     const std::lock_guard lock(mutex_);
     free_[memory.size()].push_back(memory.data());
 }
 
-salus_counters Client::counters() {
+salus_counters Runtime::counters() {
     salus_counters counters{};
     counters.size = sizeof counters;
     if (client_ && salus_get_counters(client_, &counters) != SALUS_OK) fail(kFailed, speaker_ + salus_error_text());
     return counters;
 }
 
-bool Client::try_in_child(Memory inherited) {
+bool Runtime::try_in_child(Memory inherited) {
     if (!client_) return true;
     salus_free(client_, inherited.data());
     for (salus_kind kind : {SALUS_PERSISTENT, SALUS_EPHEMERAL, SALUS_AUTO}) {

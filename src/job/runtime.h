@@ -14,12 +14,12 @@
 namespace salus::job {
 
 /// What cannot be had ends the process with one line. Any thread may call.
-class Client {
+class Runtime {
 public:
-    explicit Client(const Options& options);
-    ~Client();
-    Client(const Client&) = delete;
-    Client& operator=(const Client&) = delete;
+    explicit Runtime(const Options& options);
+    ~Runtime();
+    Runtime(const Runtime&) = delete;
+    Runtime& operator=(const Runtime&) = delete;
 
     void begin();
     void end();
