@@ -55,7 +55,8 @@ TEST(Flood, WithoutDescriptorsTheServiceWaitsAndSaysSoOnce) {
     EXPECT_EQ(count(machine.log(), "no new connections"), 1u);
     flood.clear();
     EXPECT_TRUE(eventually([&] { return machine.status().is_object(); }));
-    EXPECT_EQ(count(machine.log(), "all connections that waited are accepted"), 1u);
+    // The status may be answered while others still wait.
+    EXPECT_TRUE(eventually([&] { return count(machine.log(), "all connections that waited are accepted") == 1; }));
 }
 
 TEST(Flood, AUserHasSoManyConnectionsAndIsToldSo) {

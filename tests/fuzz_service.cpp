@@ -6,7 +6,6 @@
 // with real descriptors, values for the control word and the page, and what a client in good order would do. The service is
 // the real one, in this process, new for each input. The clients are this process and three idle ones, so that several can
 // contend.
-#include <dirent.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -38,6 +37,7 @@
 #include "core/trace.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/descriptor_fixture.h"
 #include "policies/table.h"
 #include "service/client_fixture.h"
 #include "service/log.h"
@@ -145,14 +145,6 @@ struct World {
 World& world() {
     static World the_world;
     return the_world;
-}
-
-std::size_t open_descriptors() {
-    std::size_t count = 0;
-    DIR* directory = ::opendir("/proc/self/fd");
-    while (::readdir(directory)) ++count;
-    ::closedir(directory);
-    return count;
 }
 
 std::unique_ptr<Server> open_server() {
@@ -547,15 +539,16 @@ private:
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const bool look = world().inputs++ % kLookEvery == 0;
-    const std::size_t before = look ? open_descriptors() : 0;
+    const std::size_t before = look ? os::count_open_descriptors() : 0;
     Input input(data, size);
     {
         Round round(input);
         round.play();
         if (look) round.check_aftermath();
     }
-    if (look && open_descriptors() != before) {
-        fail(std::to_string(open_descriptors()) + " descriptors are open, before there were " + std::to_string(before));
+    if (look && os::count_open_descriptors() != before) {
+        fail(std::to_string(os::count_open_descriptors()) + " descriptors are open, before there were " +
+             std::to_string(before));
     }
     return 0;
 }

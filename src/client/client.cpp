@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "base/text.h"
@@ -463,6 +464,7 @@ bool Client::ask(Needs all) {
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
     const wire::Need need = asking_.ask(all.persistent, all.ephemeral);
+    asked_ = need.number;
     lock.unlock();
     send(need);
     lock.lock();
@@ -473,7 +475,9 @@ bool Client::ask(Needs all) {
         return asking_.outcome() == Outcome::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
     };
     while (!answered_.wait_for(lock, std::chrono::seconds(1), complete)) {
-        if (!keeps_descriptors()) lost_ = true;  // no answer will come
+        if (keeps_descriptors()) continue;
+        memory_->set_alone(true);  // no answer will come
+        lost_ = true;
     }
     if (lost_) return true;  // nobody to ask: the iteration must be finished
     if (asking_.outcome() != Outcome::kGiven) return false;
@@ -518,6 +522,7 @@ void Client::after_fork_in_child() {
     helper_.forget();
     substitute_.forget();
     substitute_waits_ = false;
+    std::construct_at(&answered_);  // a thread of the parent's may wait on it; its end would wait for that one
     in_child_ = true;
     alone_ = true;
     page_ = nullptr;  // not inherited

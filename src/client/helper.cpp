@@ -102,9 +102,10 @@ bool Client::perform(const attachment::Request& request, std::vector<os::Descrip
 }
 
 void Client::on(const wire::NeedAnswer& message) {
-    if (message.given != 0) memory_->set_room(message.persistent);
     {
         const std::lock_guard lock(ask_mutex_);
+        if (message.need != asked_) return;  // late: nobody waits for it any more
+        if (message.given != 0) memory_->set_room(message.persistent);
         asking_.on(message);
     }
     tell_askers();

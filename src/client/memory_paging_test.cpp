@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/child_fixture.h"
 #include "client/memory_fixture.h"
 
 namespace salus::client::test {
@@ -36,21 +37,6 @@ std::uint64_t resident(const std::vector<const void*>& blocks) {
         }
     }
     return total;
-}
-
-/// Runs `check` in a child process; true if that says so.
-template <typename Check>
-bool in_a_child(Memory& memory, const Check& check) {
-    memory.before_fork();
-    const pid_t child = ::fork();
-    if (child == 0) {
-        memory.after_fork_in_child();
-        ::_exit(check() ? 0 : 1);
-    }
-    memory.after_fork_in_parent();
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 TEST_F(MemoryTest, PagedMemoryComesBackAtItsAddressWithItsContent) {

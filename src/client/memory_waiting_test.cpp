@@ -1,38 +1,11 @@
 // While somebody waits for the device, or for a disk, others get memory and free it.
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "client/gate_fixture.h"
 #include "client/memory_fixture.h"
 
 namespace salus::client::test {
 namespace {
-
-/// Holds up whoever passes, until it is opened.
-class Gate {
-public:
-    void pass() {
-        std::unique_lock lock(mutex_);
-        is_reached_ = true;
-        changed_.notify_all();
-        changed_.wait(lock, [&] { return is_open_; });
-    }
-    void wait_until_reached() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return is_reached_; });
-    }
-    void open() {
-        const std::lock_guard lock(mutex_);
-        is_open_ = true;
-        changed_.notify_all();
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool is_reached_ = false;
-    bool is_open_ = false;
-};
 
 /// If an allocation waited for the gate the test would never end: nobody else opens it.
 class MemoryWaitingTest : public MemoryTest {

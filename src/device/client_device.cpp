@@ -5,7 +5,9 @@ namespace salus::device {
 
 Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity,
                                                          const std::string& identity) {
-    return name == kCudaTraits.name ? make_cuda_client_device(capacity, identity) : make_host_client_device(capacity);
+    if (name == kCudaTraits.name) return make_cuda_client_device(capacity, identity);
+    if (name == kHostTraits.name) return make_host_client_device(capacity);
+    return Error{"this version of Salus knows no device \"" + std::string(name) + "\""};
 }
 
 }  // namespace salus::device

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "base/check.h"
@@ -115,16 +116,19 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
     salus_options all{};
     if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
     try {
-        if (the_client.load()) return failed(SALUS_MISUSE, "this process is attached already");
-        salus::set_check_handler(salus::throw_check_failure);
-        auto* made = new salus_client(identity_from(all));
-        *client = made;
-        const char* disabled = environment("SALUS_DISABLE");
-        if (disabled && std::strcmp(disabled, "0") != 0) return SALUS_OK;
-        the_client = made;
+        static const salus::CheckHandler before = salus::set_check_handler(salus::throw_check_failure);
+        static_cast<void>(before);
+        auto made = std::make_unique<salus_client>(identity_from(all));
+        const char* text = environment("SALUS_DISABLE");
+        const bool disabled = text && std::strcmp(text, "0") != 0;
+        salus_client* nobody = nullptr;  // threads may attach at once
+        if (!disabled && !the_client.compare_exchange_strong(nobody, made.get()))
+            return failed(SALUS_MISUSE, "this process is attached already");
+        *client = made.release();
+        if (disabled) return SALUS_OK;
         static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
-        const salus::Result<bool> attached = made->client.attach();
+        const salus::Result<bool> attached = (*client)->client.attach();
         // After the driver was started, so that this runs before the driver's own end; without it others wait a little
         // longer.
         static const int at_exit = std::atexit(before_exit);

@@ -1,34 +1,27 @@
 #include "os/descriptor.h"
 
-#include <dirent.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "os/descriptor_fixture.h"
+
 namespace salus::os {
 namespace {
 
-std::size_t open_descriptors() {
-    std::size_t count = 0;
-    DIR* directory = ::opendir("/proc/self/fd");
-    while (::readdir(directory)) ++count;
-    ::closedir(directory);
-    return count;
-}
-
 TEST(Descriptor, ClosesItselfOnce) {
-    const std::size_t before = open_descriptors();
+    const std::size_t before = count_open_descriptors();
     {
         Descriptor a(::eventfd(0, EFD_CLOEXEC));
         EXPECT_TRUE(a);
-        EXPECT_EQ(open_descriptors(), before + 1);
+        EXPECT_EQ(count_open_descriptors(), before + 1);
         const int fd = a.get();
         Descriptor b(std::move(a));
         EXPECT_EQ(b.get(), fd);
         Descriptor c(::eventfd(0, EFD_CLOEXEC));
         c = std::move(b);  // what it had is closed
-        EXPECT_EQ(open_descriptors(), before + 1);
+        EXPECT_EQ(count_open_descriptors(), before + 1);
         EXPECT_EQ(c.get(), fd);
         Descriptor& itself = c;
         c = std::move(itself);
@@ -36,14 +29,14 @@ TEST(Descriptor, ClosesItselfOnce) {
         c.reset();
         EXPECT_FALSE(c);
         EXPECT_EQ(c.get(), -1);
-        EXPECT_EQ(open_descriptors(), before);
+        EXPECT_EQ(count_open_descriptors(), before);
         Descriptor d(::eventfd(0, EFD_CLOEXEC));
         const int ours = d.release();
         EXPECT_FALSE(d);
-        EXPECT_EQ(open_descriptors(), before + 1);
+        EXPECT_EQ(count_open_descriptors(), before + 1);
         ::close(ours);
     }
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(count_open_descriptors(), before);
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include "os/socket.h"
 
 namespace salus::os {
 namespace {
@@ -42,12 +43,11 @@ TEST(GuardedDescriptor, AnothersFileUnderTheSameNumberIsNeitherUsedNorClosed) {
 }
 
 TEST(GuardedDescriptor, SocketsAreToldApart) {
-    int pair[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    const GuardedDescriptor one{Descriptor(pair[0])};
-    const Descriptor two(pair[1]);
+    auto pair = make_signal_pair();
+    ASSERT_TRUE(pair.has_value());
+    const GuardedDescriptor one(std::move(pair->first));
     const int number = one.get();
-    ASSERT_EQ(::dup2(two.get(), number), number);
+    ASSERT_EQ(::dup2(pair->second.get(), number), number);
     EXPECT_TRUE(one.lost());
     ::close(number);
 }

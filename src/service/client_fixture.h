@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "base/check.h"
 #include "os/descriptor.h"
+#include "os/socket.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
 #include "wire/framing.h"
@@ -33,9 +33,9 @@ struct Connected {
 };
 
 inline Connected connected_pair() {
-    int ends[2] = {-1, -1};
-    SALUS_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "a pair of sockets");
-    return {os::Descriptor(ends[0]), os::Descriptor(ends[1])};
+    auto ends = os::make_socket_pair();
+    SALUS_CHECK(ends, "a pair of sockets");
+    return {std::move(ends->first), std::move(ends->second)};
 }
 
 /// A process that does nothing, in whose name connections can be made: the kernel says that it is the peer.

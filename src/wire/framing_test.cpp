@@ -1,6 +1,5 @@
 #include "wire/framing.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -15,26 +14,22 @@
 
 #include <gtest/gtest.h>
 
+#include "os/descriptor_fixture.h"
+#include "os/socket.h"
+
 namespace salus::wire {
 namespace {
 
-std::size_t open_descriptors() {
-    std::size_t count = 0;
-    DIR* directory = ::opendir("/proc/self/fd");
-    while (::readdir(directory)) ++count;
-    ::closedir(directory);
-    return count;
-}
-
+using os::count_open_descriptors;
 using os::Descriptor;
 
 /// Both ends of a connection, neither of which ever waits.
 struct Pair {
     Pair() {
-        int ends[2];
-        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-        here = Descriptor(ends[0]);
-        there = Descriptor(ends[1]);
+        auto ends = os::make_socket_pair();
+        EXPECT_TRUE(ends.has_value());
+        here = std::move(ends->first);
+        there = std::move(ends->second);
     }
     Descriptor here;
     Descriptor there;
@@ -89,7 +84,7 @@ TEST(Framing, CarriesDescriptors) {
     Pair pair;
     Descriptor a(::eventfd(0, EFD_CLOEXEC));
     Descriptor b(::memfd_create("b", MFD_CLOEXEC));
-    const std::size_t before = open_descriptors();
+    const std::size_t before = count_open_descriptors();
     const int both[] = {a.get(), b.get()};
     ASSERT_TRUE(send(pair.here.get(), Attach{}, both));
     ASSERT_TRUE(send(pair.here.get(), MapLane{}, std::span(both).last(1)));
@@ -110,9 +105,9 @@ TEST(Framing, CarriesDescriptors) {
         ASSERT_EQ(one.kind, Kind::kMessage);
         EXPECT_TRUE(is_same_file(one.descriptors[0].get(), b.get()));
         EXPECT_FALSE(one.descriptors[1]);
-        EXPECT_EQ(open_descriptors(), before + 3);
+        EXPECT_EQ(count_open_descriptors(), before + 3);
     }
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(count_open_descriptors(), before);
 }
 
 TEST(Framing, PacketsThatAreNoMessagesAreGarbage) {
@@ -153,18 +148,18 @@ TEST(Framing, DescriptorsThatNobodyWantsAreClosed) {
     Descriptor file(::eventfd(0, EFD_CLOEXEC));
     const Packet message = encode(Leave{});
     const std::array<std::byte, 2 * kMessageSize> garbage{};
-    const std::size_t before = open_descriptors();
+    const std::size_t before = count_open_descriptors();
     for (const std::size_t count : {1u, 2u, 3u, 4u, 16u, 253u}) {
         const std::vector<int> many(count, file.get());
         ASSERT_TRUE(send_raw(pair.here.get(), message.data(), message.size(), many));
         EXPECT_EQ(receive(pair.there.get()).kind, Kind::kMessage);
-        EXPECT_EQ(open_descriptors(), before) << count << " with a message";
+        EXPECT_EQ(count_open_descriptors(), before) << count << " with a message";
         ASSERT_TRUE(send_raw(pair.here.get(), garbage.data(), garbage.size(), many));
         EXPECT_EQ(receive(pair.there.get()).kind, Kind::kGarbage);
-        EXPECT_EQ(open_descriptors(), before) << count << " with a packet that is too long";
+        EXPECT_EQ(count_open_descriptors(), before) << count << " with a packet that is too long";
         ASSERT_TRUE(send_raw(pair.here.get(), garbage.data(), 1, many));
         EXPECT_EQ(receive(pair.there.get()).kind, Kind::kGarbage);
-        EXPECT_EQ(open_descriptors(), before) << count << " with a packet that is too short";
+        EXPECT_EQ(count_open_descriptors(), before) << count << " with a packet that is too short";
     }
 }
 
@@ -172,11 +167,11 @@ TEST(Framing, DescriptorsThatNobodyWantsAreClosed) {
 TEST(Framing, DescriptorsOfAnEmptyPacketAreClosed) {
     Pair pair;
     Descriptor file(::eventfd(0, EFD_CLOEXEC));
-    const std::size_t before = open_descriptors();
+    const std::size_t before = count_open_descriptors();
     ASSERT_TRUE(send_raw(pair.here.get(), nullptr, 0, {file.get(), file.get()}));
     const Kind kind = receive(pair.there.get()).kind;
     EXPECT_TRUE(kind == Kind::kClosed || kind == Kind::kGarbage);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(count_open_descriptors(), before);
 }
 
 // ------------------------------------------------------------------------------------------------- closed and full sockets
@@ -196,21 +191,21 @@ TEST(Framing, OfAClosedPeerTheLastWordsAreReadAndNoSignalComes) {
 
 // A peer that does not read must not make the sender wait, blocking socket or not.
 TEST(Framing, AFullBufferIsToldAtOnce) {
-    for (const int flags : {0, int{SOCK_NONBLOCK}}) {
-        int ends[2];
-        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0, ends), 0);
-        const Descriptor here(ends[0]);
-        const Descriptor there(ends[1]);
+    for (const bool blocking : {true, false}) {
+        Pair pair;
+        if (blocking) {
+            ASSERT_EQ(::fcntl(pair.here.get(), F_SETFL, 0), 0);
+        }
         std::size_t sent = 0;
-        while (sent < 100'000 && send(here.get(), Observe{sent})) ++sent;
+        while (sent < 100'000 && send(pair.here.get(), Observe{sent})) ++sent;
         EXPECT_GT(sent, 4u);
         ASSERT_LT(sent, 100'000u);
         for (std::size_t i = 0; i < sent; ++i) {
-            const Received received = receive(there.get());
+            const Received received = receive(pair.there.get());
             ASSERT_EQ(received.kind, Kind::kMessage);
             EXPECT_EQ(std::get<Observe>(received.message).persistent, i);
         }
-        EXPECT_TRUE(send(here.get(), Leave{}));
+        EXPECT_TRUE(send(pair.here.get(), Leave{}));
     }
 }
 
