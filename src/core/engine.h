@@ -199,6 +199,7 @@ private:
     LaneId prepare_lane(const Client& client, const Placement& placement);
     bool waits_for_memory(const Client& client) const;
     Barred entry_barred() const;
+    bool is_back_soon(const Client& client) const;
     bool is_kept_out(const Client& client) const;
     bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;
