@@ -92,6 +92,8 @@ public:
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
 private:
+    friend class Saboteur;  // of the swarm's canaries: sim/saboteur.h
+
     /// Whom the state of those on the device keeps from coming onto it.
     enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
 
