@@ -134,6 +134,7 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
         return victims_for(client, displaceable.in_time).empty() ? Admission::kNo : Admission::kUnderWay;
     }
     for (Client* victim : victims) {
+        if (victim->page_refused) continue;  // it goes when it next wants to run; those that are out by then stay out
         if (victim->holds()) {
             ask_yield(*victim);
             boundary_awaited_ = true;
@@ -237,12 +238,21 @@ Duration Engine::stay_min(const Client& client) const {
     return seconds_of(both_ways_s / options_.page_share_max);
 }
 
+/// It refused to be paged out, since it computes between two iterations; when it wants to run it can be. Others are paged
+/// out beforehand: each of two such clients would refuse whenever the other one could go, and nobody would ever come in.
+bool Engine::is_back_soon(const Client& client) const {
+    const bool computes = client.page_refused && client.turn() == Turn::kParked;
+    if (!computes || !client.pageable || client.residency() != Residency::kResident || client.stopped) return false;
+    return now_ - client.idle_since < options_.deny_after;  // else it keeps others waiting for too long
+}
+
 /// Residents that the waiter may have paged out, the last in rank first. Those that idle for long, whatever their rank; and
 /// those behind it in rank, under a time-sliced policy once they have had their stay.
 Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     std::vector<Client*> residents;
     for (Client* client : clients_.all()) {
-        if (client == &waiter || !may_evict(*client) || client->stalled || client->facts.id == profiling_) continue;
+        const bool can_go = may_evict(*client) || is_back_soon(*client);
+        if (client == &waiter || !can_go || client->stalled || client->facts.id == profiling_) continue;
         charge_time(*client);
         residents.push_back(client);
     }

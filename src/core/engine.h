@@ -92,6 +92,8 @@ public:
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
 private:
+    friend class Saboteur;  // of the swarm's canaries: sim/saboteur.h
+
     /// Whom the state of those on the device keeps from coming onto it.
     enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
 
@@ -199,6 +201,7 @@ private:
     LaneId prepare_lane(const Client& client, const Placement& placement);
     bool waits_for_memory(const Client& client) const;
     Barred entry_barred() const;
+    bool is_back_soon(const Client& client) const;
     bool is_kept_out(const Client& client) const;
     bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;

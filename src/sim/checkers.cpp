@@ -177,7 +177,6 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     std::int64_t present = 0;
     Bytes largest;
     bool all_pageable = s.options().engine.paging;
-    std::size_t refusing = 0;
     bool anybody_wants = false;
     bool anybody_runs = false;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -188,7 +187,6 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
         all_pageable = all_pageable && !c.stays;
-        if (c.has_refused) ++refusing;
         anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
         anybody_runs = anybody_runs || c.runs();
     }
@@ -226,8 +224,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out for as long as it lives, and they catch up afterwards.
-        // So may two that compute between iterations: whenever one could be paged out, the other refuses.
-        const bool kept_out = (!all_pageable && (!lane || s.options().engine.paging)) || (!lane && refusing > 1);
+        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;

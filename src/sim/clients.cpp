@@ -356,7 +356,6 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
     }
     const attachment::Requests::Step step = c.requests.on(message, {c.word(), c.phase == Phase::kWaiting, c.stays});
     if (step.say) say(id, *step.say);
-    if (step.say && std::holds_alternative<wire::Unpageable>(*step.say)) c.has_refused = true;
     if (std::holds_alternative<std::monostate>(step.todo)) return;
     c.doing = step.todo;
     c.helper_busy = true;

@@ -78,7 +78,6 @@ struct SimulatedClient {
     bool persistent_on_device = false;
     bool has_run = false;  ///< and has its P somewhere
     bool paged = false;
-    bool has_refused = false;      ///< to be paged out, since its thread was not in begin()
     bool stays = false;            ///< is never paged out
     std::optional<Mapped> mapped;  ///< what it really has mapped
     std::size_t growths = 0;       ///< of the job's, how many have come

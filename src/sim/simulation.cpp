@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/saboteur.h"
 
 namespace salus::sim {
 namespace {
@@ -149,6 +150,15 @@ void Simulation::grant_twice(const action::Grant& grant) {
     }
 }
 
+/// As if the engine had gone wrong in this event.
+void Simulation::sabotage(const Event& event) {
+    Saboteur saboteur(engine());
+    const auto* acknowledge = std::get_if<event::Acknowledge>(&event);
+    if (acknowledge && goes_wrong(Fault::kForgetsMemory)) saboteur.forget_half_of(acknowledge->client);
+    const auto* want = std::get_if<event::Want>(&event);
+    if (want && goes_wrong(Fault::kForgetsWish)) saboteur.forget_wish_of(want->client);
+}
+
 void Simulation::happen(const Pending& pending) {
     const ClientId id = pending.client;
     SimulatedClient& c = at(id);
@@ -276,6 +286,7 @@ void Simulation::recorded(const Event& event, Instant when, std::span<const Acti
             SALUS_CHECK(!std::holds_alternative<action::Drop>(action), "simulated clients keep to the protocol");
         }
     }
+    if (options_.fault != Fault::kNone) sabotage(event);
     note_memory();
     for (Observer* observer : observers_) observer->after_event(event, when, actions, *this);
 }

@@ -62,6 +62,8 @@ enum class Fault : std::uint8_t {
     kKeepsGrant,         ///< a client overlooks that its grant is wanted back
     kGrantsTwice,        ///< a second client gets the grant for a lane
     kCountsTwice,        ///< a client counts an iteration twice
+    kForgetsMemory,      ///< the engine takes half of the memory of a client that it has admitted for free
+    kForgetsWish,        ///< the engine forgets that a client wants to run
 };
 
 struct SimulationOptions {
@@ -201,6 +203,7 @@ private:
     Duration draw(Duration most);
     bool goes_wrong(Fault fault);
     void grant_twice(const action::Grant& grant);
+    void sabotage(const Event& event);
     SimulatedClient& at(ClientId id) { return world_.clients[index_of(id)]; }
 
     // ---- runners.cpp: what runners do ----

@@ -175,7 +175,9 @@ std::span<const Canary> all_canaries() {
                                      Canary{"loses-wake", nullptr, Fault::kLosesWake},
                                      Canary{"keeps-grant", nullptr, Fault::kKeepsGrant},
                                      Canary{"grants-twice", nullptr, Fault::kGrantsTwice},
-                                     Canary{"counts-twice", nullptr, Fault::kCountsTwice}};
+                                     Canary{"counts-twice", nullptr, Fault::kCountsTwice},
+                                     Canary{"forgets-memory", nullptr, Fault::kForgetsMemory},
+                                     Canary{"forgets-wish", nullptr, Fault::kForgetsWish}};
     return canaries;
 }
 
