@@ -73,7 +73,7 @@ TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
     for (const char* verb : {"pause", "resume"}) expect({verb, "slow"}, 1, "(slow) has not attached yet");
     expect({"set", "slow", "weight=2"}, 1, "(slow) has not attached yet");
     expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
-    expect({"set", "slow", "weight=0"}, 2, "weight: is from 0.000001 to 1000000");
+    expect({"set", "slow", "weight=0"}, 2, "weight must be from 0.000001 to 1000000");
     EXPECT_TRUE(job.runs());
     expect({"kill", "slow"}, 0, "");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
@@ -184,7 +184,7 @@ TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
         EXPECT_EQ(logs.wait(), 0);
         EXPECT_EQ(logs.output(), "of the second") << "as it is, without an end of the line";
     }
-    expect({"logs", "ar"}, 1, "no log of a job 'ar'");
+    expect({"logs", "ar"}, 1, "no log for job 'ar'");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bench

@@ -17,7 +17,7 @@ using FreeFunction = void (*)(void*);
 std::atomic<client::Client*> the_client{nullptr};
 AllocateFunction allocate_before = ::posix_memalign;
 FreeFunction free_before = ::free;
-/// Where the client's blocks lie, so that a look at the address is enough for everybody else's.
+/// The address range of the client's blocks: a comparison is enough to rule out other blocks.
 std::array<const std::byte*, 2> windows{};
 std::size_t window_size = 0;
 
@@ -26,7 +26,7 @@ bool is_ours(const void* block) {
     return (at >= windows[0] && at < windows[0] + window_size) || (at >= windows[1] && at < windows[1] + window_size);
 }
 
-/// Nothing is thrown into the library: what goes wrong is as if we were not there.
+/// Throws nothing into the library: after an error it behaves as without Salus.
 int allocate(void** block, std::size_t alignment, std::size_t size) {
     if (size >= client::kManagedMin && alignment <= client::Arena::kGranule) {
         try {
@@ -35,7 +35,7 @@ int allocate(void** block, std::size_t alignment, std::size_t size) {
                 return *given ? 0 : ENOMEM;
             }
         } catch (...) {
-            the_client.load()->fail("out of memory for the books");
+            the_client.load()->fail("out of memory for bookkeeping");
         }
     }
     return allocate_before(block, alignment, size);
@@ -54,7 +54,7 @@ void free(void* block) {
 
 Result<bool> allocator_of(std::string_view library, client::Client& client) {
     if (client.window_size() == 0) return Error{"the client is not attached"};
-    if (the_client.load()) return Error{"a library is interposed already"};
+    if (the_client.load()) return Error{"a library is already interposed"};
     windows = client.windows();
     window_size = client.window_size();
     the_client = &client;

@@ -42,7 +42,7 @@ Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
     const salus_status status = salus_attach(&wanted, &client_);
     if (status == SALUS_OK) return;
     if (!client_ || status == SALUS_TOO_LARGE) fail(kFailed, speaker_ + salus_error_text());
-    std::fprintf(stderr, "salus-job: %s%s; running by itself\n", speaker_.c_str(), salus_error_text());
+    std::fprintf(stderr, "salus-job: %s%s; running without sharing\n", speaker_.c_str(), salus_error_text());
 }
 
 Runtime::~Runtime() {
@@ -55,7 +55,7 @@ Runtime::~Runtime() {
 void Runtime::begin() {
     if (!client_) return;
     const salus_status status = salus_begin(client_);
-    // Without a service the library lets the job run by itself.
+    // Without a service the library lets the job run without sharing.
     if (status != SALUS_OK && status != SALUS_NO_SERVICE) fail(kFailed, speaker_ + salus_error_text());
 }
 
@@ -70,7 +70,7 @@ Memory Runtime::allocate(std::size_t size, salus_kind kind) {
     return {static_cast<std::byte*>(block), size};
 }
 
-/// As frameworks do, keeps what it was given: with a page fault for every page of every iteration, running alone would look
+/// Keeps released memory, as frameworks do. With a page fault for every page of every iteration, running alone would look
 /// slower than it is.
 Memory Runtime::allocate_ordinary(std::size_t size) {
     {

@@ -164,7 +164,7 @@ TEST_F(LibraryTest, ASecondAttachIsMisuseAndTheFirstGoesOn) {
     salus_client* second = client_;
     EXPECT_EQ(salus_attach(nullptr, &second), SALUS_MISUSE);
     EXPECT_EQ(second, nullptr);
-    EXPECT_STREQ(salus_error_text(), "this process is attached already");
+    EXPECT_STREQ(salus_error_text(), "this process is already attached");
     EXPECT_TRUE(is_shared());
     EXPECT_EQ(salus_detach(std::exchange(client_, nullptr)), SALUS_OK);
     attach();  // once the first is gone

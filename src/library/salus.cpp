@@ -123,11 +123,11 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
         const bool disabled = text && std::strcmp(text, "0") != 0;
         salus_client* nobody = nullptr;  // threads may attach at once
         if (!disabled && !the_client.compare_exchange_strong(nobody, made.get()))
-            return failed(SALUS_MISUSE, "this process is attached already");
+            return failed(SALUS_MISUSE, "this process is already attached");
         *client = made.release();
         if (disabled) return SALUS_OK;
         static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
+        if (registered != 0) return failed(SALUS_SYSTEM, "cannot install fork handlers");
         const salus::Result<bool> attached = (*client)->client.attach();
         // After the driver was started, so that this runs before the driver's own end; without it others wait a little
         // longer.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kControlSize = CMSG_SPACE(kDescriptorsAtOnceMax * sizeof(int));
 
-/// Each descriptor is ours from here on: those for which there is no place are closed.
+/// Takes over every descriptor, and closes those for which there is no place.
 void take_descriptors(msghdr& header, std::span<Descriptor> places) {
     std::size_t count = 0;
     for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
@@ -79,7 +79,7 @@ Arrival receive_packet(int socket, std::span<std::byte> buffer, std::span<Descri
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
-    int resets = 0;  // a peer that closes without having read all still may have said why: that comes after the error
+    int resets = 0;  // a peer that closes with unread data may still have sent a reason, which comes after the error
     do got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
@@ -114,7 +114,7 @@ Result<Descriptor> connect_to(const std::string& path) {
     if (!address) return Error{address.error()};
     if (const auto why = why_distrusted(path.substr(0, path.rfind('/') + 1))) return Error{*why};
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
+    if (!socket) return Error{std::string("cannot create a socket: ") + std::strerror(errno)};
     // A service that hangs must not hang others.
     const timeval patience{5, 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
@@ -140,7 +140,7 @@ Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
     if (!address) return Error{address.error()};
     struct stat there {};
     if (::lstat(path.c_str(), &there) == 0) {
-        if (!S_ISSOCK(there.st_mode)) return Error{path + " is there, and is no socket"};
+        if (!S_ISSOCK(there.st_mode)) return Error{path + " exists and is not a socket"};
         ::unlink(path.c_str());
     }
     const auto failed = [&] { return Error{path + ": " + std::strerror(errno)}; };
