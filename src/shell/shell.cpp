@@ -155,7 +155,7 @@ void Shell::turn_is_over(Session& session) {
     session.need = 0;
     tell_progress(session);
     const Bytes persistent = demand_of(session);
-    const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
+    const Bytes ephemeral{static_cast<std::int64_t>(session.page->wanted_ephemeral.load(std::memory_order_relaxed))};
     if (persistent != session.persistent_told || ephemeral != session.ephemeral_told) {
         session.persistent_told = persistent;
         session.ephemeral_told = ephemeral;
@@ -226,9 +226,6 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     if (e.profiled) {
         e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
         e.ephemeral = added.ephemeral_told = {static_cast<std::int64_t>(attach.ephemeral)};
-        // What it is allowed to use stands on its page.
-        added.page->persistent = attach.persistent;
-        added.page->ephemeral = attach.ephemeral;
     }
     wire::Welcome welcome{static_cast<std::uint32_t>(added.id),
                           static_cast<std::uint64_t>(capacity_.count),
@@ -357,8 +354,8 @@ RunFigures Shell::figures_of(const Session& session) const {
     const ControlPage& page = *session.page;
     RunFigures figures;
     figures.iterations = page.iterations;
-    figures.persistent = {static_cast<std::int64_t>(page.persistent.load())};
-    figures.ephemeral = {static_cast<std::int64_t>(page.ephemeral.load())};
+    figures.persistent = {static_cast<std::int64_t>(page.wanted_persistent.load())};
+    figures.ephemeral = {static_cast<std::int64_t>(page.wanted_ephemeral.load())};
     if (figures.iterations == 0) return figures;
     // The engine leaves the first iterations out, but it may not have heard of all the others.
     const Client* client = engine_.find(session.id);
@@ -558,7 +555,8 @@ void Shell::look_at_orphans() {
 
 /// What a client manages, as of its last boundary, and what else it uses.
 Bytes Shell::demand_of(const Session& session) const {
-    return Bytes{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))} + session.overhead;
+    return Bytes{static_cast<std::int64_t>(session.page->wanted_persistent.load(std::memory_order_relaxed))} +
+           session.overhead;
 }
 
 /// From what turns were seen to cost.

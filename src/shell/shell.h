@@ -161,6 +161,7 @@ private:
     bool complain(const Session& session, std::string_view why);
 
     // ---- actions out ----
+    Bytes allow(Session& session, Bytes persistent);
     void perform(const action::Start& a);
     void perform(const action::Grant& a);
     void perform(const action::Yield& a) { take_back(a.client); }
