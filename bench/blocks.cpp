@@ -73,7 +73,7 @@ void blocks_of_an_iteration(benchmark::State& state) {
     memory.set_alone(false);
     memory.add_lane_memory(0, lanes->pass_on(LaneId{0}, 0, 1).value());
     memory.map_lane(static_cast<std::uint64_t>(lane.count));
-    page.persistent = page.ephemeral = static_cast<std::uint64_t>(lane.count);
+    page.wanted_persistent = page.wanted_ephemeral = page.allowed_private = static_cast<std::uint64_t>(lane.count);
     memory.set_room(static_cast<std::uint64_t>(lane.count));
     Training training(memory, static_cast<std::size_t>(state.range(0)));
     for (int i = 0; i < 10; ++i) training.iterate();

@@ -292,7 +292,7 @@ TEST_F(Faults, AControlWordOfNonsenseCostsOnlyItsClient) {
             page->word.store(noise >> 20);
             page->iterations.store(noise);
             page->busy_ns.store(noise << 3);
-            page->ephemeral.store(noise >> 8);
+            page->wanted_ephemeral.store(noise >> 8);
             const std::uint64_t one = 1;
             ASSERT_EQ(::write(notify.get(), &one, sizeof one), 8);
         }

@@ -362,8 +362,9 @@ private:
 
     void write_page() {
         ControlPage& page = client().page();
-        std::atomic<std::uint64_t>* const fields[] = {&page.iterations, &page.busy_ns,   &page.begun_ns,  &page.ended_ns,
-                                                      &page.persistent, &page.ephemeral, &page.lane_bytes};
+        std::atomic<std::uint64_t>* const fields[] = {&page.iterations, &page.busy_ns,           &page.begun_ns,
+                                                      &page.ended_ns,   &page.wanted_persistent, &page.wanted_ephemeral,
+                                                      &page.lane_bytes};
         std::atomic<std::uint64_t>& field = *fields[input_.below(std::size(fields))];
         if (input_.byte() & 1) field += input_.byte();
         else field = input_.figure();
@@ -479,8 +480,8 @@ private:
             attach.persistent = (1 + input_.below(8)) * (std::uint64_t{100} << 20);
             attach.ephemeral = (1 + input_.below(8)) * (std::uint64_t{50} << 20);
             attach.priority = static_cast<std::int32_t>(i);
-            client().page().persistent = attach.persistent;
-            client().page().ephemeral = attach.ephemeral;
+            client().page().wanted_persistent = attach.persistent;
+            client().page().wanted_ephemeral = attach.ephemeral;
             client().attach(attach);
         }
         step();

@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "attachment/asking.h"
 #include "attachment/requests.h"
-#include "attachment/turn.h"
+#include "attachment/turn_steps.h"
 
 namespace salus::attachment {
 namespace {
@@ -19,20 +20,20 @@ protected:
     void take_back() { page_.word = control::pack(control::take_back(turn_.word(), /*may_retract=*/false).next); }
 
     ControlPage page_;
-    Turn turn_{page_};
+    TurnSteps turn_{page_};
 };
 
 TEST_F(TurnTest, WaitsForAGrantAndRunsInIt) {
     EXPECT_FALSE(turn_.try_begin([] { return std::uint64_t{1}; }));
     EXPECT_FALSE(turn_.word().want) << "it only looked";
-    const Turn::Begun first = turn_.begin(10);
+    const TurnSteps::Begun first = turn_.begin(10);
     EXPECT_FALSE(first.entry);
     EXPECT_TRUE(first.notify);
     EXPECT_FALSE(turn_.begin(11).notify) << "the service knows";
     grant();
-    EXPECT_EQ(turn_.begin(20).entry, Turn::Entry::kNewTurn);
+    EXPECT_EQ(turn_.begin(20).entry, TurnSteps::Entry::kNewTurn);
     EXPECT_EQ(page_.begun_ns, 20u);
-    EXPECT_EQ(turn_.begin(21).entry, Turn::Entry::kJoined) << "a second thread";
+    EXPECT_EQ(turn_.begin(21).entry, TurnSteps::Entry::kJoined) << "a second thread";
     EXPECT_FALSE(turn_.leave().last);
     EXPECT_TRUE(turn_.leave().last);
     turn_.finish(50, 3);
@@ -41,7 +42,7 @@ TEST_F(TurnTest, WaitsForAGrantAndRunsInIt) {
     EXPECT_EQ(page_.iterations, 3u);
     EXPECT_FALSE(turn_.settle(/*clean=*/true, /*drained=*/false).notify) << "nobody asked for the grant";
     EXPECT_EQ(turn_.word().state, State::kIdle);
-    EXPECT_EQ(turn_.try_begin([] { return std::uint64_t{60}; }), Turn::Entry::kJoined) << "with the grant that it kept";
+    EXPECT_EQ(turn_.try_begin([] { return std::uint64_t{60}; }), TurnSteps::Entry::kJoined) << "with the grant that it kept";
     EXPECT_EQ(page_.begun_ns, 60u);
 }
 

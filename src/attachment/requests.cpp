@@ -39,13 +39,4 @@ std::optional<wire::Message> Requests::answer(const Request& done, bool ok) {
     return wire::Unpageable{1};
 }
 
-wire::Need Asking::ask(std::uint64_t persistent, std::uint64_t ephemeral) {
-    outcome_ = Outcome::kNone;
-    return {++asked_, persistent, ephemeral};
-}
-
-void Asking::on(const wire::NeedAnswer& answer) {
-    if (answer.need == asked_) outcome_ = answer.given != 0 ? Outcome::kGiven : Outcome::kDenied;
-}
-
 }  // namespace salus::attachment

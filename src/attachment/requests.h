@@ -1,5 +1,6 @@
 // What the service asks of a client between its own calls, and what the client has to answer. No I/O: whoever drives it says
-// and does what `on` returns, and says what `answer` makes of the outcome. The library does so in its helper thread.
+// and does what `on` returns, and says what `answer` makes of the outcome. The library does so in its helper thread, the
+// simulator in that of a simulated client (sim/clients.cpp).
 #pragma once
 
 #include <cstdint>
@@ -62,21 +63,6 @@ public:
 
 private:
     std::optional<std::uint32_t> lane_;  ///< whose pieces it has
-};
-
-/// A client's need of memory in mid-iteration and its answer: one at a time, each with a number.
-class Asking {
-public:
-    enum class Outcome : std::uint8_t { kNone, kGiven, kDenied };
-
-    wire::Need ask(std::uint64_t persistent, std::uint64_t ephemeral);
-    /// Answers to earlier questions, late ones, are nobody's any more.
-    void on(const wire::NeedAnswer& answer);
-    Outcome outcome() const { return outcome_; }
-
-private:
-    std::uint64_t asked_ = 0;
-    Outcome outcome_ = Outcome::kNone;
 };
 
 }  // namespace salus::attachment

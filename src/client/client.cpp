@@ -119,11 +119,15 @@ Result<bool> Client::connect(bool again) {
     }
     if (again && page_->iterations > 1) {  // what it has learned holds
         attach.flags |= wire::Attach::kProfiled;
-        attach.persistent = page_->persistent;
-        attach.ephemeral = page_->ephemeral;
+        attach.persistent = page_->wanted_persistent;
+        attach.ephemeral = page_->wanted_ephemeral;
         attach.iteration_time_ns = page_->busy_ns / page_->iterations;
         const std::uint64_t done = page_->iterations;
         if (attach.iterations_total > done) attach.iterations_total -= done;
+    }
+    if (attach.flags & wire::Attach::kProfiled) {
+        page_->wanted_persistent = attach.persistent;
+        page_->wanted_ephemeral = attach.ephemeral;
     }
     const int descriptors[] = {page_file_.get(), notify_seen_.get()};
     if (descriptors[0] < 0 || descriptors[1] < 0) return Error{"this process closed the descriptors of Salus"};

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "attachment/asking.h"
 #include "attachment/requests.h"
 #include "base/result.h"
 #include "client/memory.h"

@@ -76,7 +76,7 @@ private:
         begin(/*room=*/0);
         bool ok = client_->end() == SALUS_OK && client_->begin() == SALUS_OK;
         end_turn();
-        session_->page().ephemeral = kLane;
+        session_->page().wanted_ephemeral = kLane;
         learned_.pass();
         if (GetParam() == Stage::kOutside) at_stage_.pass();
         ok = iterate(/*at_the_stage=*/true) && ok;

@@ -81,7 +81,7 @@ void* Memory::allocate_in_lane(Books& books, std::uint64_t size, const Birth& bi
             }
         }
         // No less than T: this thread may have come in before the first one has told what may be used.
-        const std::uint64_t stated = std::min(lane_.mapped(), page_.ephemeral.load(std::memory_order_relaxed));
+        const std::uint64_t stated = std::min(lane_.mapped(), page_.wanted_ephemeral.load(std::memory_order_relaxed));
         const std::uint64_t wanted = rounded_up(lane_.arena().limit_for(size), device_.traits.lane_unit);
         const Needs needs{std::max(room_, private_.in_use()), std::max(wanted, stated)};
         if (alone_ || needs.ephemeral > device_.lane->size()) return allocate_private(books, size, true, birth);
@@ -315,13 +315,8 @@ void Memory::change_home(Books& books) {
 void Memory::turn_begins() {
     const Books books = open_books();
     work_.turn_begins();
-    const std::uint64_t room = page_.room.load(std::memory_order_relaxed);
-    if (room > 0) {  // a profiling turn
-        room_ = room;
-        return;
-    }
-    lane_.arena().set_limit(std::min(lane_.mapped(), page_.ephemeral.load(std::memory_order_relaxed)));
-    room_ = std::max(page_.persistent.load(std::memory_order_relaxed), private_.in_use());
+    lane_.arena().set_limit(std::min(lane_.mapped(), page_.wanted_ephemeral.load(std::memory_order_relaxed)));
+    room_ = std::max(page_.allowed_private.load(std::memory_order_relaxed), private_.in_use());
 }
 
 bool Memory::boundary() {
@@ -343,13 +338,13 @@ bool Memory::boundary() {
     if (!profile_.uneventful(private_.peak())) learn();
     // What one iteration needed beyond P the next may not.
     if (lane_.mapped() > 0)
-        room_ = std::max(std::min(room_, page_.persistent.load(std::memory_order_relaxed)), private_.in_use());
+        room_ = std::max(std::min(room_, page_.wanted_persistent.load(std::memory_order_relaxed)), private_.in_use());
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
     profile_.next_iteration();
     if (mark && private_.leftovers().bytes() > 0) give_back_leftovers(books, passed, *mark);
     if (in_flight) {
         note_held();
-        if (backed() > profile_.persistent()) page_.persistent.store(with_slack(backed()), std::memory_order_relaxed);
+        if (backed() > profile_.persistent()) page_.wanted_persistent.store(with_slack(backed()), std::memory_order_relaxed);
         change_home(books);
     }
     return clean;
@@ -359,8 +354,8 @@ void Memory::learn() {
     page_.missed_bytes.fetch_add(profile_.missed(), std::memory_order_relaxed);
     const std::uint64_t lane_peak = lane_.arena().peak();
     const Needs needs = profile_.learn({private_.in_use(), private_.peak(), lane_peak, threaded_});
-    page_.persistent.store(with_slack(needs.persistent), std::memory_order_relaxed);
-    page_.ephemeral.store(rounded_up(needs.ephemeral, device_.traits.lane_unit), std::memory_order_relaxed);
+    page_.wanted_persistent.store(with_slack(needs.persistent), std::memory_order_relaxed);
+    page_.wanted_ephemeral.store(rounded_up(needs.ephemeral, device_.traits.lane_unit), std::memory_order_relaxed);
     if (lane_peak > page_.lane_peak.load(std::memory_order_relaxed))
         page_.lane_peak.store(lane_peak, std::memory_order_relaxed);
     observed_ = private_.in_use();

@@ -251,7 +251,7 @@ protected:
         memory_ = std::make_unique<Memory>(page_, device_->client(), provider_);
         memory_->set_alone(false);
         memory_->set_room(kPlenty);
-        page_.room = kPlenty;  // turns are profiling turns until there is a lane
+        has_lane_ = false;
     }
 
     /// That lane's memory for a client to keep.
@@ -262,17 +262,22 @@ protected:
     void map_lane(std::uint64_t size, LaneId lane = LaneId{0}) {
         ASSERT_TRUE(memory_->add_lane_memory(0, lane_memory(size, lane)));
         ASSERT_TRUE(memory_->map_lane(size));
-        page_.room = 0;
+        has_lane_ = true;
     }
     void grow_lane(std::uint64_t size) {
         lane_memory(size);
         ASSERT_TRUE(memory_->map_lane(size));
     }
+    /// A turn as the service grants it: in the lane with what the client wants, before there is one with plenty.
+    void turn_begins() {
+        page_.allowed_private = has_lane_ ? page_.wanted_persistent.load() : kPlenty;
+        memory_->turn_begins();
+    }
     /// A turn with a grant for that much; more has to be asked for.
     void begin_turn(std::uint64_t p, std::uint64_t t) {
-        page_.persistent = p;
-        page_.ephemeral = t;
-        memory_->turn_begins();
+        page_.wanted_persistent = p;
+        page_.wanted_ephemeral = t;
+        turn_begins();
     }
     /// The lane as another client sees it.
     std::byte* elsewhere(LaneId lane = LaneId{0}) {
@@ -295,7 +300,7 @@ protected:
 
     /// An iteration that allocates blocks of these sizes, then frees them in order.
     void iterate(const std::vector<std::uint64_t>& sizes) {
-        memory_->turn_begins();
+        turn_begins();
         std::vector<void*> blocks;
         for (const std::uint64_t size : sizes) blocks.push_back(automatic(size));
         for (void* block : blocks) memory_->free(block);
@@ -313,6 +318,7 @@ protected:
 
     static constexpr std::uint64_t kElsewhere = 64 * kMiB;
     ControlPage page_;
+    bool has_lane_ = false;
     ScriptedProvider provider_;
     std::unique_ptr<device::LaneMemory> lanes_ = device::make_host_lane_memory();
     std::unique_ptr<Device> device_;

@@ -158,7 +158,7 @@ TEST_F(MemoryTest, AChildHasACopyOfWhatIsInTheLane) {
     EXPECT_TRUE(memory_->in_lane(a));  // a thread of the parent may be using it
     memory_->free(a);
     EXPECT_TRUE(memory_->boundary());
-    memory_->turn_begins();
+    turn_begins();
     a = ephemeral(3 * kMiB);
     EXPECT_TRUE(memory_->in_lane(a));
     memory_->free(a);
@@ -209,7 +209,7 @@ TEST_F(MemoryTest, WhatTheNextIterationWantsAgainIsKeptAWhile) {
 }
 
 TEST_F(MemoryTest, WhatAProfilingTurnLeavesIsGivenBackAtOnce) {
-    memory_->turn_begins();
+    turn_begins();
     void* block = automatic(8 * kMiB);
     fill(block, 8 * kMiB, 1);
     memory_->free(block);

@@ -35,16 +35,16 @@ protected:
     }
     /// An iteration at home, with nothing left of it.
     void iterate_at_home() {
-        memory_->turn_begins();
+        turn_begins();
         memory_->free(on(kHome, kMiB));
         EXPECT_TRUE(memory_->boundary());
     }
     /// In a turn that begins with it.
     void* block_in_lane() {
         map_lane(8 * kMiB);
-        page_.persistent = 64 * kMiB;
-        page_.ephemeral = 8 * kMiB;
-        memory_->turn_begins();
+        page_.wanted_persistent = 64 * kMiB;
+        page_.wanted_ephemeral = 8 * kMiB;
+        turn_begins();
         void* block = ephemeral(4 * kMiB);
         EXPECT_TRUE(memory_->in_lane(block));
         return block;
@@ -72,13 +72,13 @@ TEST_F(MemoryStreamsTest, TheFirstStreamIsAtHomeAndOthersAreTurnedAway) {
 
 TEST_F(MemoryStreamsTest, AnIterationThatNeededNothingAtHomeMovesItToWhereItWasTurnedAway) {
     iterate_at_home();
-    memory_->turn_begins();
+    turn_begins();
     EXPECT_TRUE(is_turned_away(kSide));
     EXPECT_TRUE(is_turned_away(kSide)) << "it moves at the boundary";
     EXPECT_TRUE(device_->ordered.empty());
     EXPECT_TRUE(memory_->boundary());
     EXPECT_EQ(device_->ordered, (std::vector<std::pair<Stream, Stream>>{{kHome, kSide}}));
-    memory_->turn_begins();
+    turn_begins();
     EXPECT_FALSE(is_turned_away(kSide));
     EXPECT_TRUE(is_turned_away(kHome));
     EXPECT_TRUE(memory_->boundary());
@@ -88,7 +88,7 @@ TEST_F(MemoryStreamsTest, AnIterationThatNeededNothingAtHomeMovesItToWhereItWasT
 
 TEST_F(MemoryStreamsTest, WhereTheIterationUsesItTheHomeStays) {
     iterate_at_home();
-    memory_->turn_begins();
+    turn_begins();
     EXPECT_TRUE(is_turned_away(kSide));
     EXPECT_FALSE(is_turned_away(kHome));
     EXPECT_TRUE(memory_->boundary());
@@ -102,14 +102,14 @@ TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
     iterate_at_home();
     for (int i = 0; i < 5; ++i) {
         EXPECT_TRUE(is_turned_away(kSide, /*inside=*/false));
-        memory_->turn_begins();
+        turn_begins();
         EXPECT_TRUE(memory_->boundary()) << "the iteration needs nothing";
     }
     EXPECT_TRUE(device_->ordered.empty());
     EXPECT_FALSE(is_turned_away(kHome, /*inside=*/false));
 
     // Nor does it keep it from moving.
-    memory_->turn_begins();
+    turn_begins();
     memory_->free(on(kHome, kMiB, /*inside=*/false));
     EXPECT_TRUE(is_turned_away(kHome + 1));
     EXPECT_TRUE(memory_->boundary());
@@ -119,7 +119,7 @@ TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
 TEST_F(MemoryStreamsTest, WhereStreamsCannotBeOrderedTheHomeStays) {
     iterate_at_home();
     device_->fail_order = true;  // one of them captures a graph, say
-    memory_->turn_begins();
+    turn_begins();
     EXPECT_TRUE(is_turned_away(kSide));
     EXPECT_TRUE(memory_->boundary());
     EXPECT_TRUE(is_turned_away(kSide));
@@ -253,7 +253,7 @@ TEST_F(MemoryStreamsTest, TheFenceAfterABlockWasFreedMarksAllStreamsThatUsedIt) 
     memory_->used_on(kept, kSide);
     for (int i = 0; i < 3; ++i) {
         EXPECT_TRUE(memory_->boundary());
-        memory_->turn_begins();
+        turn_begins();
     }
     EXPECT_EQ(device_->marked, (std::set<Stream>{kHome})) << "nobody waits for it";
     memory_->free(kept);
@@ -364,7 +364,7 @@ TEST_F(MemoryStreamsTest, LeftoversAreGivenBackWhenAFenceHasPassed) {
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(memory_->boundary());
     EXPECT_EQ(device_->held, 4 * kMiB) << "something in flight may use it";
     EXPECT_EQ(page_.held_bytes, 4 * kMiB);
-    EXPECT_EQ(page_.persistent, with_slack(4 * kMiB)) << "the service is to know of it";
+    EXPECT_EQ(page_.wanted_persistent, with_slack(4 * kMiB)) << "the service is to know of it";
     device_->has_passed = true;
     EXPECT_TRUE(memory_->boundary());
     EXPECT_EQ(device_->held, 0u);
@@ -486,14 +486,14 @@ TEST_F(MemoryStreamsTest, WhatWasBackedInPartIsKept) {
 }
 
 TEST_F(MemoryStreamsTest, InAnIterationThatIsNotLearned) {
-    memory_->turn_begins();
+    turn_begins();
     device_->fail_back_private = true;
     EXPECT_EQ(on(kHome, 16 * kMiB), nullptr);
     device_->fail_back_private = false;
     memory_->free(on(kHome, 2 * kMiB));
     EXPECT_TRUE(memory_->boundary());
-    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
-    EXPECT_EQ(page_.persistent, with_slack(0));
+    EXPECT_EQ(page_.wanted_ephemeral, 2 * kMiB);
+    EXPECT_EQ(page_.wanted_persistent, with_slack(0));
 }
 
 // --------------------------------------------------------------------------------------------------------------- figures

@@ -20,7 +20,7 @@ namespace {
 TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
     void* weights = persistent(8 * kMiB);
     for (int i = 0; i < 2; ++i) {
-        memory_->turn_begins();
+        turn_begins();
         void* a = automatic(3 * kMiB);
         void* b = automatic(5 * kMiB);
         EXPECT_TRUE(in_private_window(a) && in_private_window(b));
@@ -28,13 +28,13 @@ TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
         memory_->free(a);
         memory_->free(b);
         EXPECT_TRUE(memory_->boundary());
-        EXPECT_EQ(page_.ephemeral, 8 * kMiB);
-        EXPECT_EQ(page_.persistent, with_slack(8 * kMiB));
+        EXPECT_EQ(page_.wanted_ephemeral, 8 * kMiB);
+        EXPECT_EQ(page_.wanted_persistent, with_slack(8 * kMiB));
         EXPECT_EQ(page_.missed_bytes, static_cast<std::uint64_t>(i + 1) * 8 * kMiB);
         EXPECT_EQ(page_.lane_bytes, 0u);
     }
-    map_lane(page_.ephemeral);
-    memory_->turn_begins();
+    map_lane(page_.wanted_ephemeral);
+    turn_begins();
     void* a = automatic(3 * kMiB);
     void* b = automatic(5 * kMiB);
     EXPECT_TRUE(memory_->in_lane(a) && memory_->in_lane(b));
@@ -45,8 +45,8 @@ TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
     EXPECT_TRUE(memory_->boundary());
     EXPECT_EQ(page_.missed_bytes, 16 * kMiB);  // none was missed
     EXPECT_EQ(page_.lane_peak, 8 * kMiB);
-    EXPECT_EQ(page_.ephemeral, 8 * kMiB);
-    EXPECT_EQ(page_.persistent, with_slack(8 * kMiB));
+    EXPECT_EQ(page_.wanted_ephemeral, 8 * kMiB);
+    EXPECT_EQ(page_.wanted_persistent, with_slack(8 * kMiB));
     EXPECT_TRUE(provider_.asked.empty());
     memory_->free(weights);
 }
@@ -59,7 +59,7 @@ TEST_F(MemoryTest, TAndPAreWhatTheIterationThenTakesInTheLane) {
         const auto iterate_at_random = [&] {
             Random random(seed);
             std::vector<void*> blocks;
-            memory_->turn_begins();
+            turn_begins();
             for (int i = 0; i < 60; ++i) {
                 if (random.chance(0.55) || blocks.empty()) {
                     blocks.push_back(automatic(kMiB + random.below(4 * kMiB)));
@@ -74,15 +74,15 @@ TEST_F(MemoryTest, TAndPAreWhatTheIterationThenTakesInTheLane) {
             EXPECT_TRUE(memory_->boundary());
         };
         iterate_at_random();
-        const std::uint64_t learned = page_.ephemeral;
-        EXPECT_EQ(page_.persistent, with_slack(0));
+        const std::uint64_t learned = page_.wanted_ephemeral;
+        EXPECT_EQ(page_.wanted_persistent, with_slack(0));
         iterate_at_random();
-        EXPECT_EQ(page_.ephemeral, learned);
+        EXPECT_EQ(page_.wanted_ephemeral, learned);
         map_lane(learned);
         iterate_at_random();
         EXPECT_EQ(page_.lane_peak, learned) << "seed " << seed;
-        EXPECT_EQ(page_.ephemeral, learned) << "seed " << seed;
-        EXPECT_EQ(page_.persistent, with_slack(0)) << "seed " << seed;
+        EXPECT_EQ(page_.wanted_ephemeral, learned) << "seed " << seed;
+        EXPECT_EQ(page_.wanted_persistent, with_slack(0)) << "seed " << seed;
         EXPECT_TRUE(provider_.asked.empty()) << "seed " << seed;
         memory_->unmap_lane();
     }
@@ -90,13 +90,13 @@ TEST_F(MemoryTest, TAndPAreWhatTheIterationThenTakesInTheLane) {
 
 TEST_F(MemoryTest, WhatSurvivesAnIterationIsPersistent) {
     void* weights = persistent(4 * kMiB);
-    memory_->turn_begins();
+    turn_begins();
     void* optimizer = automatic(6 * kMiB);  // made in the first iteration, and kept
     void* scratch = automatic(2 * kMiB);
     memory_->free(scratch);
     memory_->boundary();
-    EXPECT_EQ(page_.persistent, with_slack(10 * kMiB));
-    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
+    EXPECT_EQ(page_.wanted_persistent, with_slack(10 * kMiB));
+    EXPECT_EQ(page_.wanted_ephemeral, 2 * kMiB);
     EXPECT_EQ(memory_->private_bytes(), 10 * kMiB);
     memory_->free(weights);
     memory_->free(optimizer);
@@ -119,8 +119,8 @@ TEST_F(MemoryTest, SmallBlocksAreTheCLibrarysButCounted) {
     }
     EXPECT_GE(usable, kManagedMin);
     memory_->boundary();
-    EXPECT_EQ(page_.persistent, with_slack(usable));
-    EXPECT_EQ(page_.ephemeral, 0u);
+    EXPECT_EQ(page_.wanted_persistent, with_slack(usable));
+    EXPECT_EQ(page_.wanted_ephemeral, 0u);
     for (void* block : blocks) memory_->free(block);
     EXPECT_EQ(memory_->private_bytes(), 0u);
 }
@@ -138,10 +138,10 @@ TEST_F(MemoryTest, ABlockOfTheLeastManagedSizeIsManaged) {
 TEST_F(MemoryTest, ALargerTIsForgottenAfterAWhile) {
     iterate({12 * kMiB});
     for (int i = 0; i < 15; ++i) iterate({2 * kMiB});
-    EXPECT_EQ(page_.ephemeral, 12 * kMiB);
-    map_lane(page_.ephemeral);
+    EXPECT_EQ(page_.wanted_ephemeral, 12 * kMiB);
+    map_lane(page_.wanted_ephemeral);
     for (int i = 0; i < 32; ++i) iterate({2 * kMiB});
-    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
+    EXPECT_EQ(page_.wanted_ephemeral, 2 * kMiB);
     EXPECT_TRUE(provider_.asked.empty());
 }
 
@@ -156,7 +156,7 @@ TEST_F(MemoryTest, AnIterationOfOtherSizesIsPrivateAndLearnedAnew) {
     memory_->free(known);
     memory_->free(other);
     memory_->boundary();
-    EXPECT_EQ(page_.ephemeral, 6 * kMiB);  // as if both had been in the lane
+    EXPECT_EQ(page_.wanted_ephemeral, 6 * kMiB);  // as if both had been in the lane
 }
 
 // ------------------------------------------------------------------------------------------------------------ evacuation
@@ -164,8 +164,8 @@ TEST_F(MemoryTest, AnIterationOfOtherSizesIsPrivateAndLearnedAnew) {
 TEST_F(MemoryTest, ASurvivorIsEvacuatedAtItsAddressWithItsContent) {
     iterate({3 * kMiB, 2 * kMiB});
     iterate({3 * kMiB, 2 * kMiB});
-    map_lane(page_.ephemeral);
-    memory_->turn_begins();
+    map_lane(page_.wanted_ephemeral);
+    turn_begins();
     void* a = automatic(3 * kMiB);
     void* b = automatic(2 * kMiB);
     ASSERT_TRUE(memory_->in_lane(a) && memory_->in_lane(b));
@@ -180,7 +180,7 @@ TEST_F(MemoryTest, ASurvivorIsEvacuatedAtItsAddressWithItsContent) {
     EXPECT_EQ(page_.evacuations, 1u);
     EXPECT_EQ(page_.evacuated_bytes, 2 * kMiB);
     EXPECT_EQ(page_.private_bytes, 2 * kMiB);
-    EXPECT_EQ(page_.persistent, with_slack(2 * kMiB));
+    EXPECT_EQ(page_.wanted_persistent, with_slack(2 * kMiB));
 
     // Another client has the lane now: neither sees the other's memory.
     std::byte* other = elsewhere();
@@ -197,7 +197,7 @@ TEST_F(MemoryTest, ASurvivorIsEvacuatedAtItsAddressWithItsContent) {
     EXPECT_EQ(page_.private_bytes, 0u);
 
     // It survived once, so it is private from now on; the other one is not affected.
-    memory_->turn_begins();
+    turn_begins();
     void* c = automatic(3 * kMiB);
     void* d = automatic(2 * kMiB);
     EXPECT_TRUE(memory_->in_lane(c));
@@ -333,7 +333,7 @@ TEST_F(MemoryTest, ALaneThatCannotBeIsNotMapped) {
 
 TEST_F(MemoryTest, PrivateGrowthInMidIterationIsAskedForWithAllThatIsNeeded) {
     void* weights = persistent(8 * kMiB);
-    page_.room = 10 * kMiB;
+    page_.allowed_private = 10 * kMiB;
     memory_->turn_begins();
     void* fits = persistent(2 * kMiB, /*inside=*/true);
     EXPECT_TRUE(provider_.asked.empty());
@@ -348,6 +348,22 @@ TEST_F(MemoryTest, PrivateGrowthInMidIterationIsAskedForWithAllThatIsNeeded) {
     void* within_slack = persistent(2 * kMiB, /*inside=*/true);
     EXPECT_EQ(provider_.asked.size(), 1u);
     for (void* block : {weights, fits, more, within_slack}) memory_->free(block);
+}
+
+TEST_F(MemoryTest, ATurnHasWhatTheServiceAllowsNotWhatTheClientWants) {
+    map_lane(6 * kMiB);
+    provider_.answer = [](Needs) { return true; };
+    page_.wanted_persistent = kMiB;
+    page_.allowed_private = 8 * kMiB;
+    memory_->turn_begins();
+    memory_->free(persistent(3 * kMiB, /*inside=*/true));
+    EXPECT_TRUE(provider_.asked.empty());
+    page_.wanted_persistent = 8 * kMiB;
+    page_.allowed_private = kMiB;
+    memory_->turn_begins();
+    memory_->free(persistent(3 * kMiB, /*inside=*/true));
+    EXPECT_EQ(provider_.asked.size(), 1u);
+    EXPECT_EQ(page_.allowed_private, kMiB) << "only the service writes it";
 }
 
 TEST_F(MemoryTest, WithALaneTheAskerSaysWhatItHasOfIt) {
@@ -380,7 +396,7 @@ TEST_F(MemoryTest, ALaneThatIsTooSmallIsAskedToGrow) {
     memory_->free(a);
     memory_->free(b);
     EXPECT_TRUE(memory_->boundary());
-    EXPECT_EQ(page_.ephemeral, 5 * kMiB);
+    EXPECT_EQ(page_.wanted_ephemeral, 5 * kMiB);
 }
 
 // More of the lane may be mapped than this client's T: others in it are larger. It is not to be used unasked.
@@ -414,7 +430,7 @@ TEST_F(MemoryTest, WhatIsDeniedIsNull) {
 
 // A job whose large blocks all survive has a lane of nothing; what it was given to be profiled in is not its own.
 TEST_F(MemoryTest, WithALaneOfNothingTheRoomOfTheProfilingTurnIsNotThereAnyMore) {
-    memory_->turn_begins();
+    turn_begins();
     EXPECT_TRUE(memory_->boundary());
     map_lane(0);
     begin_turn(4 * kMiB, 0);
@@ -435,7 +451,7 @@ TEST_F(MemoryTest, WhatOneIterationWasGivenBeyondPIsNotAskedForInTheNext) {
     EXPECT_TRUE(memory_->boundary());
     ASSERT_EQ(provider_.asked.size(), 1u);
     EXPECT_GE(provider_.asked[0].persistent, 32 * kMiB);
-    page_.persistent = 4 * kMiB;  // as it will be when that is forgotten
+    page_.wanted_persistent = 4 * kMiB;  // as it will be when that is forgotten
     EXPECT_TRUE(memory_->boundary());
     void* block = ephemeral(16 * kMiB);
     ASSERT_TRUE(memory_->in_lane(block));
@@ -450,7 +466,7 @@ TEST_F(MemoryTest, WhoAsksNeverStatesLessThanTheTOfTheJob) {
     begin_turn(0, 32 * kMiB);
     memory_->free(ephemeral(kMiB));
     EXPECT_TRUE(memory_->boundary());
-    page_.ephemeral = 32 * kMiB;
+    page_.wanted_ephemeral = 32 * kMiB;
     memory_->unmap_lane();
     map_lane(32 * kMiB, LaneId{1});
     provider_.answer = [](Needs) { return true; };
@@ -478,7 +494,7 @@ TEST_F(MemoryTest, WhatAThreadThatIsNotInsideFreesIsNotExpectedToDie) {
 
 // The framework's out-of-memory error may be caught, and a smaller batch tried. What was never had is no part of P or T.
 TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
-    page_.room = 8 * kMiB;
+    page_.allowed_private = 8 * kMiB;
     memory_->turn_begins();
     provider_.answer = [](Needs) { return false; };
     ASSERT_EQ(automatic(40 * kMiB), nullptr);
@@ -487,8 +503,8 @@ TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
     ASSERT_NE(scratch, nullptr);
     memory_->free(scratch);
     EXPECT_TRUE(memory_->boundary());
-    EXPECT_EQ(page_.ephemeral, 2 * kMiB);
-    EXPECT_EQ(page_.persistent, with_slack(0));
+    EXPECT_EQ(page_.wanted_ephemeral, 2 * kMiB);
+    EXPECT_EQ(page_.wanted_persistent, with_slack(0));
 }
 
 // A size that cannot be (a negative one, say) is refused here: nobody is asked, and nothing wraps around.
@@ -566,7 +582,7 @@ TEST_F(MemoryTest, WhatDiesInOneIterationMayBeMoreThanAWindow) {
     memory_->free(a);
     memory_->free(b);
     EXPECT_NO_THROW(static_cast<void>(memory_->boundary()));
-    EXPECT_GE(page_.ephemeral, 3 * kMiB);
+    EXPECT_GE(page_.wanted_ephemeral, 3 * kMiB);
 }
 
 // Alone there are no boundaries, and nothing to learn: nothing may pile up for them.
@@ -642,7 +658,7 @@ private:
 
 TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
     map_lane(4 * kMiB);
-    page_.ephemeral = 4 * kMiB;
+    page_.wanted_ephemeral = 4 * kMiB;
     std::atomic<std::uint64_t> lane_size{4 * kMiB};
     provider_.answer = [&](Needs all) {  // one at a time: it holds the provider's lock
         if (all.ephemeral > lane_size) {
@@ -656,7 +672,7 @@ TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
     Worker first(*memory_, 1);
     Worker second(*memory_, 2);
     for (int round = 0; round < 30; ++round) {
-        memory_->turn_begins();
+        turn_begins();
         std::thread thread([&] { first.work(60); });
         second.work(60);
         thread.join();
@@ -669,7 +685,7 @@ TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
             ASSERT_TRUE(memory_->page_in());
             first.verify();
             second.verify();
-            lane_size = std::max<std::uint64_t>(page_.ephemeral, kMiB);
+            lane_size = std::max<std::uint64_t>(page_.wanted_ephemeral, kMiB);
             map_lane(lane_size);
         }
     }

@@ -53,8 +53,8 @@ TEST_F(MemoryThreadsTest, WithOtherThreadsAllThatIsUsedCountsAsPersistent) {
         memory_->free(block);
         EXPECT_TRUE(memory_->boundary());
     }
-    EXPECT_EQ(page_.ephemeral, 0u);
-    EXPECT_GE(page_.persistent, 8 * kMiB);
+    EXPECT_EQ(page_.wanted_ephemeral, 0u);
+    EXPECT_GE(page_.wanted_persistent, 8 * kMiB);
 }
 
 TEST_F(MemoryThreadsTest, WhenTheOtherThreadsHaveEndedTheLaneIsUsedAgain) {

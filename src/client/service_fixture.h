@@ -132,7 +132,7 @@ public:
 
     /// With this much room: a profiling turn.
     bool grant(std::uint64_t room = 0) {
-        page_->room = room;
+        page_->allowed_private = room;
         return test::grant(*page_);
     }
     bool waits() const {
@@ -274,7 +274,7 @@ protected:
     /// An iteration that needs this lane; the next one may use it.
     void learn_the_lane(std::uint64_t size) {
         service_.map_lane(*session_, 0, 1, size);
-        session_->page().ephemeral = size;
+        session_->page().wanted_ephemeral = size;
     }
     salus_counters counters() {
         salus_counters counters{};

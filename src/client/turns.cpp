@@ -26,14 +26,14 @@ bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
 
 void Turns::wake() const { os::wake_all(turn_.page().word); }
 
-Turns::Entry Turns::entered(attachment::Turn::Entry entry) {
-    if (entry == attachment::Turn::Entry::kJoined) return Entry::kJoined;
+Turns::Entry Turns::entered(attachment::TurnSteps::Entry entry) {
+    if (entry == attachment::TurnSteps::Entry::kJoined) return Entry::kJoined;
     turns_.fetch_add(1, std::memory_order_relaxed);
     return Entry::kNewTurn;
 }
 
 std::optional<Turns::Entry> Turns::try_begin() {
-    const std::optional<attachment::Turn::Entry> entry = turn_.try_begin(os::now_ns);
+    const std::optional<attachment::TurnSteps::Entry> entry = turn_.try_begin(os::now_ns);
     return entry ? std::optional(entered(*entry)) : std::nullopt;
 }
 
@@ -46,7 +46,7 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
     };
     for (;;) {
         const std::uint64_t now = os::now_ns();
-        const attachment::Turn::Begun step = turn_.begin(now, insist);
+        const attachment::TurnSteps::Begun step = turn_.begin(now, insist);
         if (step.entry) {
             note_wait(now);
             return entered(*step.entry);
@@ -67,14 +67,14 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
 }
 
 bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain) {
-    const attachment::Turn::Left left = turn_.leave();
+    const attachment::TurnSteps::Left left = turn_.leave();
     if (!left.last && left.was_inside && count.own) turn_.count(count.iterations);
     if (!left.last) return left.was_inside;
 
     const std::uint64_t now = os::now_ns();
     const bool clean = tidy();
     turn_.finish(now, count.iterations);
-    attachment::Turn::Settled settled = turn_.settle(clean, /*drained=*/!asynchronous);
+    attachment::TurnSteps::Settled settled = turn_.settle(clean, /*drained=*/!asynchronous);
     if (settled.must_drain) {
         drain();
         settled = turn_.settle(clean, /*drained=*/true);

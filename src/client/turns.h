@@ -1,4 +1,4 @@
-// Begin, end, and the waiting in between. The steps themselves are in attachment/turn.h.
+// Begin, end, and the waiting in between. The steps themselves are in attachment/turn_steps.h.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "attachment/turn.h"
+#include "attachment/turn_steps.h"
 
 namespace salus::client {
 
@@ -55,12 +55,12 @@ public:
     std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
 private:
-    Entry entered(attachment::Turn::Entry entry);
+    Entry entered(attachment::TurnSteps::Entry entry);
     /// False if a signal ended it.
     bool wait(const control::Word& seen, std::uint64_t at_most_ns) const;
     void wake() const;
 
-    attachment::Turn turn_;
+    attachment::TurnSteps turn_;
     std::function<void()> notify_;
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> turns_{0};

@@ -262,7 +262,7 @@ TEST_F(LibraryTest, ThreadsIterateAndAllocateAtOnce) {
             os::sleep_for(microseconds(100));
         }
     });
-    session_->page().room = kRoomForAll;
+    session_->page().allowed_private = kRoomForAll;
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
         threads.emplace_back([&] {

@@ -155,7 +155,7 @@ TEST_F(SeveralDevicesTest, AfterARestartAClientIsWhereItsMemoryIs) {
     const auto one = attach_from(first);
     const auto two = attach_from(second);
     ASSERT_TRUE(one && two);
-    two->page().persistent = 10 << 20;
+    two->page().wanted_persistent = 10 << 20;
     step();
     open();
     const auto again = attach_from(second);
@@ -215,9 +215,9 @@ TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {
         client->change_word([](control::Word word) { return control::begin(word).next; });
         step();
         ASSERT_EQ(control::unpack(client->page().word).state, control::State::kGranted) << i;
-        EXPECT_GT(client->page().room, 0u);
-        client->page().persistent = std::uint64_t{1} << 20;
-        client->page().ephemeral = std::uint64_t{2} << 20;
+        EXPECT_GT(client->page().allowed_private, 0u);
+        client->page().wanted_persistent = std::uint64_t{1} << 20;
+        client->page().wanted_ephemeral = std::uint64_t{2} << 20;
         client->page().iterations = i;
         client->change_word([](control::Word word) {
             word = control::leave(control::begin(word).next)->next;
@@ -226,6 +226,28 @@ TEST_F(ServerTest, ANewcomerIsGrantedProfilingTurns) {
         step();
     }
     EXPECT_TRUE(shell().engine().find(ClientId{0})->profiled);
+}
+
+TEST_F(ServerTest, WhatAClientWantsAndWhatItMayHaveAreTwoWords) {
+    wire::Attach profiled;
+    profiled.flags = wire::Attach::kProfiled;
+    profiled.persistent = std::uint64_t{3} << 20;
+    profiled.ephemeral = std::uint64_t{2} << 20;
+    auto client = attach(connected_pair(), profiled);
+    ASSERT_TRUE(client);
+    ControlPage& page = client->page();
+    EXPECT_EQ(page.wanted_persistent, 0u) << "the service writes no wish of a client";
+    page.wanted_persistent = std::uint64_t{5} << 20;  // it has learned more since, and has not said so yet
+    client->change_word([](control::Word word) { return control::begin(word).next; });
+    step();
+    while (!std::holds_alternative<wire::MapLane>(client->hear().message)) {}
+    const Lane& lane = shell().engine().lanes().all().front();
+    EXPECT_TRUE(client->say(wire::Acknowledge{static_cast<std::uint32_t>(lane.id), lane.mappings.front().version}));
+    step();
+    ASSERT_EQ(control::unpack(page.word).state, control::State::kGranted);
+    EXPECT_EQ(page.allowed_private, std::uint64_t{3} << 20);
+    EXPECT_EQ(page.wanted_persistent, std::uint64_t{5} << 20);
+    EXPECT_EQ(page.wanted_ephemeral, 0u);
 }
 
 // What a client is called may be any bytes that are no control characters; who asks for the status gets it all the same.

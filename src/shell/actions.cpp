@@ -47,7 +47,7 @@ void Shell::perform(const action::Start& a) {
 void Shell::perform(const action::Grant& a) {
     Session* session = find(a.client);
     if (!session) return;
-    if (a.lane != kNoLane) session->page->room.store(0, std::memory_order_relaxed);  // it was for a profiling turn
+    if (a.lane != kNoLane) allow(*session, engine_.find(a.client)->facts.persistent);  // else Room came before it
     struct Granted {
         control::Word next;
         bool done;
@@ -173,14 +173,19 @@ void Shell::perform(const action::CloseLane& a) {
     send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
 }
 
+/// The private memory that it may use from its next grant on, which publishes it.
+Bytes Shell::allow(Session& session, Bytes persistent) {
+    const Bytes allowed = std::max(persistent - session.overhead, Bytes{});
+    session.page->allowed_private.store(static_cast<std::uint64_t>(allowed.count), std::memory_order_relaxed);
+    return allowed;
+}
+
 void Shell::perform(const action::Room& a) {
     Session* session = find(a.client);
     if (!session) return;
-    const Bytes room = std::max(a.persistent - session->overhead, Bytes{});
-    // The grant, if one follows, publishes it.
-    session->page->room.store(static_cast<std::uint64_t>(room.count), std::memory_order_relaxed);
+    const Bytes allowed = allow(*session, a.persistent);
     map_again(*session);
-    answer_need(*session, room);
+    answer_need(*session, allowed);
 }
 
 void Shell::perform(const action::Deny& a) {

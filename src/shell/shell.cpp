@@ -159,7 +159,7 @@ void Shell::turn_is_over(Session& session) {
     session.need = 0;
     tell_progress(session);
     const Bytes persistent = demand_of(session);
-    const Bytes ephemeral{static_cast<std::int64_t>(session.page->ephemeral.load(std::memory_order_relaxed))};
+    const Bytes ephemeral{static_cast<std::int64_t>(session.page->wanted_ephemeral.load(std::memory_order_relaxed))};
     if (persistent != session.persistent_told || ephemeral != session.ephemeral_told) {
         session.persistent_told = persistent;
         session.ephemeral_told = ephemeral;
@@ -230,9 +230,6 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     if (e.profiled) {
         e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
         e.ephemeral = added.ephemeral_told = {static_cast<std::int64_t>(attach.ephemeral)};
-        // What it is allowed to use stands on its page.
-        added.page->persistent = attach.persistent;
-        added.page->ephemeral = attach.ephemeral;
     }
     wire::Welcome welcome{static_cast<std::uint32_t>(added.id),
                           static_cast<std::uint64_t>(capacity_.count),
@@ -361,8 +358,8 @@ RunFigures Shell::figures_of(const Session& session) const {
     const ControlPage& page = *session.page;
     RunFigures figures;
     figures.iterations = page.iterations;
-    figures.persistent = {static_cast<std::int64_t>(page.persistent.load())};
-    figures.ephemeral = {static_cast<std::int64_t>(page.ephemeral.load())};
+    figures.persistent = {static_cast<std::int64_t>(page.wanted_persistent.load())};
+    figures.ephemeral = {static_cast<std::int64_t>(page.wanted_ephemeral.load())};
     if (figures.iterations == 0) return figures;
     // The engine leaves the first iterations out, but it may not have heard of all the others.
     const Client* client = engine_.find(session.id);
@@ -562,7 +559,8 @@ void Shell::look_at_orphans() {
 
 /// What a client manages, as of its last boundary, and what else it uses.
 Bytes Shell::demand_of(const Session& session) const {
-    return Bytes{static_cast<std::int64_t>(session.page->persistent.load(std::memory_order_relaxed))} + session.overhead;
+    return Bytes{static_cast<std::int64_t>(session.page->wanted_persistent.load(std::memory_order_relaxed))} +
+           session.overhead;
 }
 
 /// From what turns were seen to cost.
@@ -612,7 +610,10 @@ void Shell::look_at_usage() {
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
         if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it moved meanwhile
         if (session->unmapped) continue;  // it may still have what was the lane's
-        const Bytes overhead = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
+        const Bytes seen = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
+        // Memory that a client is giving up just now may be gone from the device, but not yet from its page. So what
+        // falls counts when it was seen twice.
+        const Bytes overhead = std::max(seen, std::exchange(session->overhead_last_seen, seen));
         const bool more = overhead > session->overhead + kUsageMatters;
         if (!more && session->overhead < overhead + kUsageMatters) continue;
         session->overhead = overhead;

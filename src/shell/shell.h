@@ -1,7 +1,7 @@
 // The shell around the engine: turns what clients do into events, and the engine's actions into words, messages and memory.
 //
 // It knows clients, not sockets: whoever drives it hands it messages and tells it of deaths. All contact with the world is
-// through its ports. One thread.
+// through its ports, so that the service (service/server.h) and the simulator (sim/world.h) run the same shell. One thread.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,7 @@ struct Session {
     LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
     std::size_t pieces = 0;                 ///< ... so many pieces of
     std::optional<wire::MapLane> unmapped;  ///< what it was not told: the device had no memory for it
+    Bytes overhead_last_seen;
     Bytes overhead;  ///< what it uses beyond what it manages: its context, the framework's own allocator
 
     // As far as the engine has been told.
@@ -163,6 +164,7 @@ private:
     bool complain(const Session& session, std::string_view why);
 
     // ---- actions out ----
+    Bytes allow(Session& session, Bytes persistent);
     void perform(const action::Start& a);
     void perform(const action::Grant& a);
     void perform(const action::Yield& a) { take_back(a.client); }

@@ -67,8 +67,8 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
     }
     if (const std::uint64_t done = c.page->iterations; done > 1) {  // what it has learned holds
         attach.flags |= wire::Attach::kProfiled;
-        attach.persistent = c.page->persistent;
-        attach.ephemeral = c.page->ephemeral;
+        attach.persistent = c.page->wanted_persistent;
+        attach.ephemeral = c.page->wanted_ephemeral;
         attach.iteration_time_ns = c.page->busy_ns / done;
         if (attach.iterations_total > done) attach.iterations_total -= done;
     } else if (c.has_run && !c.paged) {
@@ -82,6 +82,10 @@ void Simulation::attach(ClientId id) {
     SimulatedClient& c = at(id);
     const wire::Attach introduction = introduction_of(id);
     c.room = bytes_of(introduction.persistent);
+    if (introduction.flags & wire::Attach::kProfiled) {
+        c.page->wanted_persistent = introduction.persistent;
+        c.page->wanted_ephemeral = introduction.ephemeral;
+    }
     c.orphaned = false;
     c.persistent_on_device = c.has_run && !c.paged;
     if (c.has_run) c.unasked = c.persistent;  // it brings that with it
@@ -201,17 +205,17 @@ void Simulation::begin(ClientId id) {
     if (c.stopped) return;
     if (c.refused) return die(id, Outcome::kRefused);
     c.phase = Phase::kWaiting;
-    const attachment::Turn::Begun begun = c.turn.begin(ns_of(now()));
+    const attachment::TurnSteps::Begun begun = c.turn.begin(ns_of(now()));
     if (begun.notify) notify(id);
     if (!begun.entry) return;
-    if (*begun.entry == attachment::Turn::Entry::kJoined) {
+    if (*begun.entry == attachment::TurnSteps::Entry::kJoined) {
         unheard_.push_back({id, now() + shell::Shell::kLookEvery});
         return start_leg(id, Duration{});
     }
     c.resumed = false;
     c.persistent_on_device = c.has_run = true;
     c.paged = false;
-    c.room = bytes_of(c.page->room > 0 ? c.page->room : c.page->persistent);
+    c.room = bytes_of(c.page->allowed_private);
     start_leg(id, c.handover ? options_.switch_cost : Duration{});
 }
 
@@ -268,8 +272,8 @@ void Simulation::end_leg(ClientId id) {
     result_.iterations += c.leg;
     c.phase = Phase::kOnHost;
     SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
-    c.page->persistent = count_of(c.persistent);
-    c.page->ephemeral = count_of(c.ephemeral);
+    c.page->wanted_persistent = count_of(c.persistent);
+    c.page->wanted_ephemeral = count_of(c.ephemeral);
     c.turn.finish(ns_of(now()), c.leg - c.published + (goes_wrong(Fault::kCountsTwice) ? 1 : 0));
     if (c.helper_overdue) helper_is_done(id);
     settle(id, /*drained=*/!options_.asynchronous);
@@ -283,7 +287,7 @@ void Simulation::settle(ClientId id, bool drained) {
         c.page->word = control::pack(word);
     }
     const bool clean = !(options_.unclean_share > 0 && random_.chance(options_.unclean_share));
-    const attachment::Turn::Settled settled = c.turn.settle(clean, drained);
+    const attachment::TurnSteps::Settled settled = c.turn.settle(clean, drained);
     if (settled.must_drain) {
         c.phase = Phase::kDraining;
         return schedule(Pending::Kind::kDrained, id, draw(options_.answer_delay_max));

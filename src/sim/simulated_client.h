@@ -9,8 +9,9 @@
 #include <memory>
 #include <optional>
 
+#include "attachment/asking.h"
 #include "attachment/requests.h"
-#include "attachment/turn.h"
+#include "attachment/turn_steps.h"
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/time.h"
@@ -48,7 +49,7 @@ struct SimulatedClient {
 
     // Its half of the protocol.
     std::shared_ptr<OwnedPage> page = std::make_shared<OwnedPage>();
-    attachment::Turn turn{*page};
+    attachment::TurnSteps turn{*page};
     attachment::Requests requests;
     attachment::Asking asking;
     shell::ConnectionId connection = 0;

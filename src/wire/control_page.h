@@ -2,6 +2,8 @@
 //
 // The client makes it (a memfd sealed against shrinking) and passes it on when it attaches, so it outlives a service: after
 // a restart the same page, with the same counts, is attached again.
+//
+// Each field is written by one side alone. What a client wants and what it may have are different fields.
 #pragma once
 
 #include <atomic>
@@ -18,15 +20,15 @@ struct ControlPage {
     std::atomic<std::uint64_t> busy_ns{0};                 ///< time inside iterations that have ended
     std::atomic<std::uint64_t> begun_ns{0};                ///< CLOCK_MONOTONIC when the present or last iteration began ...
     std::atomic<std::uint64_t> ended_ns{0};                ///< ... and when the last one ended
-    std::atomic<std::uint64_t> persistent{0};              ///< its demand, as of its last boundary
-    std::atomic<std::uint64_t> ephemeral{0};
+    std::atomic<std::uint64_t> wanted_persistent{0};       ///< its demand, as of its last boundary
+    std::atomic<std::uint64_t> wanted_ephemeral{0};
     std::atomic<std::uint64_t> held_bytes{0};  ///< device memory behind its private windows
     std::atomic<std::uint64_t> quiet{0};       ///< 1: it exits, and nothing of it is in flight
     std::atomic<std::uint64_t> left{0};        ///< 1: it has left, its lane too, and cannot say so in a message
 
-    /// Written by the service before a grant: the private memory that may be used in a profiling turn, in all; 0 for turns
-    /// in a lane. Here and not in a message, since the grant would overtake that.
-    alignas(64) std::atomic<std::uint64_t> room{0};
+    /// Written by the service before each grant: the private memory that the client may use in the turn, in all. Here and
+    /// not in a message, since the grant would overtake that.
+    alignas(64) std::atomic<std::uint64_t> allowed_private{0};
 
     /// By the client: what the start of a turn costs it, drawn from its last turns; 0: not known.
     alignas(64) std::atomic<std::uint64_t> turn_cost_ns{0};

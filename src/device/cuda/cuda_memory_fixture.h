@@ -127,8 +127,8 @@ public:
         ASSERT_TRUE(memory_.map_lane(size));
     }
     void begin(std::uint64_t persistent, std::uint64_t ephemeral) {
-        page_.persistent = persistent;
-        page_.ephemeral = ephemeral;
+        page_.wanted_persistent = page_.allowed_private = persistent;
+        page_.wanted_ephemeral = ephemeral;
         memory_.turn_begins();
     }
 

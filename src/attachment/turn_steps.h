@@ -1,5 +1,6 @@
 // A client's half of a turn: what its threads and its helper do to the control word, one step a call. Nobody waits in here,
-// and there is no clock: the library (client/turns.h) waits between steps.
+// and there is no clock: the library (client/turns.h) waits between steps, the simulator (sim/clients.cpp) lets virtual time
+// pass.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 
 namespace salus::attachment {
 
-class Turn {
+class TurnSteps {
 public:
-    explicit Turn(ControlPage& page) : page_(page) {}
+    explicit TurnSteps(ControlPage& page) : page_(page) {}
 
     enum class Entry : std::uint8_t {
         kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one

@@ -1,4 +1,4 @@
-#include "attachment/turn.h"
+#include "attachment/turn_steps.h"
 
 namespace salus::attachment {
 namespace {
@@ -19,13 +19,13 @@ auto change(ControlPage& page, const Step& step) {
 
 }  // namespace
 
-Turn::Entry Turn::entered(const control::Word& before, std::uint64_t now_ns) {
+TurnSteps::Entry TurnSteps::entered(const control::Word& before, std::uint64_t now_ns) {
     if (before.state == control::State::kRunning) return Entry::kJoined;
     page_.begun_ns.store(now_ns, std::memory_order_release);
     return before.state == control::State::kIdle || before.kept ? Entry::kJoined : Entry::kNewTurn;
 }
 
-Turn::Begun Turn::begin(std::uint64_t now_ns, bool insist) {
+TurnSteps::Begun TurnSteps::begin(std::uint64_t now_ns, bool insist) {
     control::Word before;
     const control::Begin step = change(page_, [&](const control::Word& word) {
         before = word;
@@ -35,7 +35,7 @@ Turn::Begun Turn::begin(std::uint64_t now_ns, bool insist) {
     return {entered(before, now_ns), step.next, false};
 }
 
-std::optional<Turn::Entry> Turn::try_begin(std::uint64_t (*now_ns)()) {
+std::optional<TurnSteps::Entry> TurnSteps::try_begin(std::uint64_t (*now_ns)()) {
     std::uint64_t seen = page_.word.load(std::memory_order_acquire);
     for (;;) {
         const control::Word before = control::unpack(seen);
@@ -47,7 +47,7 @@ std::optional<Turn::Entry> Turn::try_begin(std::uint64_t (*now_ns)()) {
     }
 }
 
-Turn::Left Turn::leave() {
+TurnSteps::Left TurnSteps::leave() {
     struct Step {
         control::Word next;
         Left left;
@@ -60,13 +60,13 @@ Turn::Left Turn::leave() {
         .left;
 }
 
-void Turn::finish(std::uint64_t now_ns, std::uint64_t iterations) {
+void TurnSteps::finish(std::uint64_t now_ns, std::uint64_t iterations) {
     page_.busy_ns.fetch_add(now_ns - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     page_.ended_ns.store(now_ns, std::memory_order_relaxed);
     count(iterations);
 }
 
-Turn::Settled Turn::settle(bool clean, bool drained) {
+TurnSteps::Settled TurnSteps::settle(bool clean, bool drained) {
     struct Step {
         control::Word next;
         Settled settled;
@@ -80,7 +80,7 @@ Turn::Settled Turn::settle(bool clean, bool drained) {
         .settled;
 }
 
-bool Turn::acknowledge() {
+bool TurnSteps::acknowledge() {
     struct Step {
         control::Word next;
         bool done;
@@ -93,7 +93,7 @@ bool Turn::acknowledge() {
         .done;
 }
 
-bool Turn::withdraw() {
+bool TurnSteps::withdraw() {
     return change(page_, [](const control::Word& word) { return control::take_back(word, /*may_retract=*/true); }).outcome ==
            control::TakeBack::Outcome::kTaken;
 }
