@@ -223,7 +223,7 @@ class Service(Plain):
                 or self._daemon.status() is not None:
             self._daemon.kill()
             self._keep_log()
-            raise RuntimeError("the service does not come up: " + (self.log().strip() or "no word of it"))
+            raise RuntimeError("the service did not start: " + (self.log().strip() or "no word of it"))
         return self
 
     def __exit__(self, *_):

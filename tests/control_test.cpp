@@ -73,7 +73,7 @@ TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
     for (const char* verb : {"pause", "resume"}) expect({verb, "slow"}, 1, "(slow) has not attached yet");
     expect({"set", "slow", "weight=2"}, 1, "(slow) has not attached yet");
     expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
-    expect({"set", "slow", "weight=0"}, 2, "weight: is from 0.000001 to 1000000");
+    expect({"set", "slow", "weight=0"}, 2, "weight must be from 0.000001 to 1000000");
     EXPECT_TRUE(job.runs());
     expect({"kill", "slow"}, 0, "");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
@@ -129,7 +129,7 @@ TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
     expect({"policy", "nope"}, 2, "unknown policy 'nope'");
     expect({"policy", "rrr"}, 2, "did you mean 'rr'?");
     expect({"set", "1", "colour=red"}, 2, "cannot set 'colour'");
-    for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name: ");
+    for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name must ");
     for (const char* count : {"-5", "0", "x"})
         expect({"run", std::string("--iterations=") + count, "--", "true"}, 2, "--iterations");
     EXPECT_EQ(machine_.status()["service"]["policy"], "fair");
@@ -184,7 +184,7 @@ TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
         EXPECT_EQ(logs.wait(), 0);
         EXPECT_EQ(logs.output(), "of the second") << "as it is, without an end of the line";
     }
-    expect({"logs", "ar"}, 1, "no log of a job 'ar'");
+    expect({"logs", "ar"}, 1, "no log for job 'ar'");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bench

@@ -325,7 +325,7 @@ TEST(CudaSharing, WithoutAServiceForLongAJobGoesOnAlone) {
     machine.service().wait();
     EXPECT_EQ(job.wait(), 0) << job.output();
     EXPECT_EQ(machine.report("orphan")["counters"]["shared"], 0);
-    EXPECT_NE(job.output().find("runs on without sharing"), std::string::npos) << job.output();
+    EXPECT_NE(job.output().find("continues without sharing"), std::string::npos) << job.output();
 }
 
 TEST(CudaSharing, AServiceThatIsToldToStopDoesSoInOrder) {
@@ -471,8 +471,8 @@ TEST(CudaSharing, AGpuThatIsNotThereIsALineAndStatusOne) {
         bool driver;
         const char* why;
     } rows[] = {
-        {false, "salusd: there is no CUDA driver here (libcuda.so.1)\n"},
-        {true, "salusd: the CUDA driver does not start: CUDA_ERROR_NO_DEVICE\n"},
+        {false, "salusd: no CUDA driver found (libcuda.so.1)\n"},
+        {true, "salusd: the CUDA driver failed to start: CUDA_ERROR_NO_DEVICE\n"},
     };
     for (const auto& row : rows) {
         Machine machine({}, /*start=*/false);
@@ -494,7 +494,7 @@ TEST(CudaSharing, AutoIsTheGpuOrTheHost) {
         else remove_driver(machine);
         machine.start_service();
         EXPECT_EQ(machine.status()["service"].value("device", ""), driver ? "cuda" : "host");
-        EXPECT_EQ(count_of("there is no CUDA driver here (libcuda.so.1): jobs share the host's memory", machine.log()),
+        EXPECT_EQ(count_of("no CUDA driver found (libcuda.so.1): jobs share the host's memory", machine.log()),
                   driver ? 0u : 1u)
             << machine.log();
         Process& job = machine.job("job", job_of("4MiB", "8MiB", "5"));
@@ -516,16 +516,16 @@ TEST(CudaSharing, DoctorListsWhatAGpuNeeds) {
             if (finding.is_object()) found[finding.value("what", "")] = finding;
         }
         if (!driver) {
-            EXPECT_NE(found["GPU"].value("detail", "").find("there is no CUDA driver here"), std::string::npos);
+            EXPECT_NE(found["GPU"].value("detail", "").find("no CUDA driver found"), std::string::npos);
             EXPECT_FALSE(found.contains("driver"));
             continue;
         }
         const std::pair<const char*, const char*> lines[] = {
             {"GPU", "Stand-in GPU, 1.0 GiB, GPU-5a1d5a1d-0000-4000-8000-000000000000"},
             {"driver", "0.0 (stand-in), CUDA 13.0"},
-            {"GPU memory", "can be shared: virtual memory management, passed on as descriptors"},
-            {"GPU's processes", "their memory is known (libnvidia-ml)"},
-            {"MPS", "nvidia-cuda-mps-control is not there: lanes take turns"},
+            {"GPU memory", "can be shared (virtual memory management, passed to jobs as descriptors)"},
+            {"GPU processes", "their memory use is visible (libnvidia-ml)"},
+            {"MPS", "nvidia-cuda-mps-control is missing: lanes take turns"},
         };
         for (const auto& [what, detail] : lines) {
             EXPECT_TRUE(found[what].value("ok", false)) << what << doctor.output();
@@ -712,7 +712,8 @@ TEST_F(CudaMpsOff, StaysOffAndOneLineSaysWhatToDo) {
     add_mps(machine);
     start();
     EXPECT_EQ(switch_to("pack"),
-              "salus: the service was started with --mps off: lanes take turns on the GPU until it is started without\n");
+              "salus: the service was started with --mps off: lanes take turns on the GPU until it restarts without that "
+              "option\n");
     EXPECT_EQ(told_to_a_job(), "");
     EXPECT_EQ(switch_to("srtf"), "");
 }
@@ -728,7 +729,7 @@ TEST_F(CudaMps, ItTakesSoManyJobsAndTheNextOnesRunWithout) {
         ASSERT_TRUE(eventually([&] { return std::filesystem::exists(runs_now); })) << runs.back().output();
     }
     EXPECT_EQ(told_to_a_job(), "");
-    EXPECT_EQ(count_of("runs without MPS: it takes 48 jobs at most", machine.log()), 1u) << machine.log();
+    EXPECT_EQ(count_of("runs without MPS, which takes at most 48 jobs", machine.log()), 1u) << machine.log();
     for (int i = 0; i < 2; ++i) {
         runs.back().signal(SIGTERM);
         EXPECT_EQ(runs.back().wait(), 128 + SIGTERM);

@@ -104,7 +104,7 @@ TEST_F(Faults, WithoutAServiceForLongAJobGoesOnAlone) {
     machine.service().wait();
     EXPECT_EQ(job.wait(), 0) << job.output();
     EXPECT_EQ(machine.report("orphan")["counters"]["shared"], 0);
-    EXPECT_NE(job.output().find("runs on without sharing"), std::string::npos) << job.output();
+    EXPECT_NE(job.output().find("continues without sharing"), std::string::npos) << job.output();
 }
 
 TEST_F(Faults, TheNextServiceChargesWhatOrphansHold) {
@@ -179,7 +179,7 @@ TEST_F(Faults, ATraceThatCannotBeWrittenStopsNothing) {
     machine.start_service();
     expect_service_works(machine);
     EXPECT_FALSE(machine.status()["service"]["trace"].value("recording", true));
-    EXPECT_NE(machine.log().find("the trace ends here"), std::string::npos) << machine.log();
+    EXPECT_NE(machine.log().find("recording of the trace stops"), std::string::npos) << machine.log();
 }
 
 TEST_F(Faults, AFullDiskForPagingHarmsNobodyWhoHasAPlace) {

@@ -121,7 +121,7 @@ TEST_F(Users, AFolderThatAnotherMadeInTmpIsRefused) {
     expect_refusal({salusd, "--device", "host"}, 2, "salusd: --config: " + why);
     expect_refusal({salusd, "--config", "/dev/null"}, 1, "salusd: " + why);
     for (const char* command : {"ps", "start", "history"}) expect_refusal({salus, command}, 1, "salus: " + why);
-    expect_refusal({salus, "logs", "1"}, 1, "salus: no log of a job '1'; those started with --detach have one\n");
+    expect_refusal({salus, "logs", "1"}, 1, "salus: no log for job '1'; only jobs started with --detach have one\n");
     expect_refusal({salus, "run", "--", "echo", "ran"}, 0,
                    "salus: " + folder + " belongs to another user; the job starts without sharing\nran\n");
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1) << "nothing was written there";

@@ -199,7 +199,7 @@ class _AdaptorOnGpu(_Adaptor):
 
     def start(self):
         if not self._torch.version.cuda:
-            _say("the service shares a GPU, and this torch is made without CUDA; the job runs without sharing")
+            _say("the service shares a GPU, and this torch was built without CUDA; the job runs without sharing")
             return
         super().start()
         self.hooks.hook_graphs()

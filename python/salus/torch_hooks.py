@@ -63,7 +63,7 @@ class Hooks:
             self.disable()
             self._device.leave()
             what = "%s: %s" % (type(error).__name__, error)
-            sys.stderr.write("salus: internal error (%s); the job runs on without sharing\n" % what)
+            sys.stderr.write("salus: internal error (%s); the job continues without sharing\n" % what)
 
     # ------------------------------------------------------------------------------------------------------- models
 

@@ -59,7 +59,7 @@ int run_bench(const BenchArguments& a) {
     RealRunOptions options;
     const auto capacity = parse_bytes(a.capacity);
     if (!capacity) throw UsageError{fmt::format("--capacity: '{}' is not a size such as 4GiB", a.capacity)};
-    if (*capacity < mebibytes(1)) throw UsageError{"--capacity: is at least 1MiB"};
+    if (*capacity < mebibytes(1)) throw UsageError{fmt::format("--capacity must be at least 1MiB; got '{}'", a.capacity)};
     options.capacity = *capacity;
     options.lanes = a.lanes;
     options.device = a.device;
@@ -67,7 +67,7 @@ int run_bench(const BenchArguments& a) {
         throw UsageError{fmt::format("--paging: '{}' is neither 'on' nor 'off'", a.paging)};
     options.paging = a.paging == "on";
     if (a.min_turn_ms && !(*a.min_turn_ms >= 0 && *a.min_turn_ms <= 60'000))
-        throw UsageError{"--min-turn-ms: is from 0 to 60000"};
+        throw UsageError{"--min-turn-ms must be from 0 to 60000"};
     if (a.min_turn_ms) options.min_turn = seconds_of(*a.min_turn_ms / 1e3);
     if (!a.timeline.empty() && !a.timeline.ends_with(".svg") && !a.timeline.ends_with(".json"))
         throw UsageError{fmt::format("--timeline: '{}' ends in neither .svg nor .json", a.timeline)};
@@ -126,19 +126,20 @@ int run_bench(const BenchArguments& a) {
 }  // namespace
 
 void add_bench_command(CLI::App& program, Action& action) {
-    CLI::App* bench = program.add_subcommand("bench", "Run a job file for real: each job's command, or a stand-in");
+    CLI::App* bench =
+        program.add_subcommand("bench", "Run a job file with real processes: each job's command, or a stand-in");
     auto a = std::make_shared<BenchArguments>();
-    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; the column command says what to run")
+    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; its column `command` says what to run")
         ->required()
         ->type_name("FILE");
     bench->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")
         ->type_name("NAMES")
         ->capture_default_str();
     bench->add_option("--capacity", a->capacity, "Memory that the jobs may use")->type_name("SIZE")->capture_default_str();
-    bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy sees fit")->capture_default_str();
+    bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy wants")->capture_default_str();
     bench->add_option("--device", a->device, "The device that the jobs share, as for salusd")->capture_default_str();
     bench->add_option("--paging", a->paging, "on or off")->capture_default_str();
-    bench->add_option("--min-turn-ms", a->min_turn_ms, "How long a turn lasts at least (default: as for salusd)");
+    bench->add_option("--min-turn-ms", a->min_turn_ms, "Minimum length of a turn (default: as for salusd)");
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");
     bench->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     bench->add_flag("--json", a->json, "Print JSON instead of a table");

@@ -82,7 +82,7 @@ void add_completion_command(CLI::App& program, Action& action) {
             if (*shell == "bash") fmt::print("{}", bash(program));
             else if (*shell == "zsh") fmt::print("{}", zsh(program));
             else if (*shell == "fish") fmt::print("{}", fish(program));
-            else throw UsageError{fmt::format("there is no completion for '{}': bash, zsh or fish", *shell)};
+            else throw UsageError{fmt::format("no completion for '{}'; choose bash, zsh or fish", *shell)};
             return 0;
         };
     });

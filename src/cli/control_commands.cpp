@@ -114,7 +114,7 @@ std::string read_trace() {
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {
-        throw Failure{"the trace was too long to be kept from its beginning; a larger --trace-limit keeps more"};
+        throw Failure{"the beginning of the trace has been deleted; a larger --trace-limit keeps more"};
     }
     return text;
 }
@@ -150,7 +150,7 @@ int export_trace(const std::string& text, const std::string& path) {
 
 int start(const std::vector<std::string>& options) {
     const std::string socket = os::default_socket();
-    if (os::connect_to(socket)) throw Failure{"a service runs already at " + socket};
+    if (os::connect_to(socket)) throw Failure{"a service already runs at " + socket};
     const auto failure = start_service(socket, options);
     if (failure && failure->options_refused) throw UsageError{failure->why};
     if (failure) throw Failure{failure->why};
@@ -190,12 +190,12 @@ void add_control_commands(CLI::App& program, Action& action) {
     CLI::App* top = add("top", "Watch jobs, full screen");
     top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
     on(top, [v] {
-        if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval: is from 0.1 to 60 seconds"};
+        if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval must be from 0.1 to 60 seconds"};
         const std::string socket = os::default_socket();
         return run_top([socket] { return ask_status(socket); }, v->interval_s);
     });
 
-    CLI::App* status = add("status", "Show how the service is");
+    CLI::App* status = add("status", "Show the state of the service");
     status->add_flag("--json", v->json, "Print JSON");
     on(status, [v] {
         const Status answer = status_or_fail();
@@ -203,7 +203,7 @@ void add_control_commands(CLI::App& program, Action& action) {
         return 0;
     });
 
-    CLI::App* policy = add("policy", "Show the policy, or switch to another");
+    CLI::App* policy = add("policy", "Show or change the policy");
     policy->add_option("name", v->text, "fifo, srtf, las, fair, rr, priority or pack");
     on(policy, [v] {
         if (v->text.empty()) fmt::print("{}\n", printable(status_or_fail().service.policy));
@@ -213,15 +213,15 @@ void add_control_commands(CLI::App& program, Action& action) {
 
     const auto of_a_job = [&](const char* name, const char* about) {
         CLI::App* command = add(name, about);
-        command->add_option("job", v->text, "Its number or name")->required();
+        command->add_option("job", v->text, "Number or name of the job")->required();
         return command;
     };
-    CLI::App* pause = of_a_job("pause", "Keep a job at its next boundary");
+    CLI::App* pause = of_a_job("pause", "Pause a job after its current iteration");
     on(pause, [v] { return ask(wire::PauseJob{job_called(v->text)}), 0; });
-    CLI::App* resume = of_a_job("resume", "Let a paused job go on");
+    CLI::App* resume = of_a_job("resume", "Resume a paused job");
     on(resume, [v] { return ask(wire::ResumeJob{job_called(v->text)}), 0; });
     CLI::App* kill = of_a_job("kill", "End a job");
-    kill->add_flag("--now", v->flag, "With SIGKILL, not SIGTERM");
+    kill->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
     on(kill, [v] { return ask(wire::KillJob{job_called(v->text), v->flag ? 1u : 0u}), 0; });
     CLI::App* set = of_a_job("set", "Change a job's priority, weight or iterations");
     set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N")->required();
@@ -232,12 +232,12 @@ void add_control_commands(CLI::App& program, Action& action) {
     });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");
-    logs->add_flag("-f,--follow", v->flag, "Go on until the job ends");
+    logs->add_flag("-f,--follow", v->flag, "Follow the output until the job ends");
     on(logs, [v] { return show_log(v->text, v->flag); });
 
-    CLI::App* trace = add("trace", "Write what happened as a timeline (Perfetto's .json, or .svg), or check it");
-    trace->add_option("file", v->text, "Where to write");
-    trace->add_flag("--replay", v->flag, "Run the recorded events through a new engine: its decisions must be identical");
+    CLI::App* trace = add("trace", "Write the trace as a timeline (.json for Perfetto, or .svg), or replay it");
+    trace->add_option("file", v->text, "File to write");
+    trace->add_flag("--replay", v->flag, "Replay the recorded events; fail if the engine's decisions differ");
     on(trace, [v] {
         if (v->flag == !v->text.empty()) throw UsageError{"trace: give either a file or --replay"};
         return v->flag ? replay(read_trace()) : export_trace(read_trace(), v->text);
@@ -247,7 +247,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     begin->add_option("options", v->words, "Options of salusd, after --");
     on(begin, [v] { return start(v->words); });
     CLI::App* end = add("stop", "Stop the service; refuses while jobs are attached");
-    end->add_flag("--force", v->flag, "Even then: they wait for the next one");
+    end->add_flag("--force", v->flag, "Stop even if jobs are attached; they wait for the next service");
     on(end, [v] { return stop(v->flag); });
 }
 

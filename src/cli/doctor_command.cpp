@@ -40,7 +40,7 @@ Finding kernel() {
     int minor = 0;
     std::sscanf(name.release, "%d.%d", &major, &minor);
     const bool ok = major > 5 || (major == 5 && minor >= 11);
-    return {"kernel", ok, fmt::format("{}{}", name.release, ok ? "" : ": 5.11 is needed")};
+    return {"kernel", ok, fmt::format("{}{}", name.release, ok ? "" : ": 5.11 or newer is needed")};
 }
 
 Finding memory_files() {
@@ -57,14 +57,14 @@ Finding memory() {
     struct sysinfo info {};
     ::sysinfo(&info);
     const Bytes total{static_cast<std::int64_t>(info.totalram * info.mem_unit)};
-    return {"host memory", true, format_bytes(total) + "; jobs may use 80 % of it unless --capacity says otherwise"};
+    return {"host memory", true, format_bytes(total) + "; jobs may use 80 % of it (change with --capacity)"};
 }
 
 Finding descriptors() {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     const bool ok = limit.rlim_cur >= 1024;
-    return {"open files", ok, fmt::format("{} at most{}", limit.rlim_cur, ok ? "" : ": four are needed for each job")};
+    return {"open files", ok, fmt::format("limit {}{}", limit.rlim_cur, ok ? "" : ": each job needs four")};
 }
 
 /// Where a job on the host device would put what is paged out.
@@ -113,12 +113,12 @@ void examine_gpu(std::vector<Finding>& findings) {
     findings.push_back(
         {"GPU", true, fmt::format("{}, {}, {}", gpu.value().name, format_bytes(gpu.value().memory), gpu.value().uuid)});
     findings.push_back({"driver", true,
-                        fmt::format("{}, CUDA {}.{}", nvml ? nvml.value().driver_version() : "version not known",
+                        fmt::format("{}, CUDA {}.{}", nvml ? nvml.value().driver_version() : "version unknown",
                                     version / 1000, version % 1000 / 10)});
-    findings.push_back({"GPU memory", true, "can be shared: virtual memory management, passed on as descriptors"});
-    findings.push_back({"GPU's processes", nvml.ok(), nvml ? "their memory is known (libnvidia-ml)" : nvml.error()});
+    findings.push_back({"GPU memory", true, "can be shared (virtual memory management, passed to jobs as descriptors)"});
+    findings.push_back({"GPU processes", nvml.ok(), nvml ? "their memory use is visible (libnvidia-ml)" : nvml.error()});
     const std::string mps = os::find_program("nvidia-cuda-mps-control");
-    findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is not there: lanes take turns" : mps});
+    findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is missing: lanes take turns" : mps});
     examine_torch(findings);
 }
 
@@ -168,7 +168,7 @@ int examine(bool as_json) {
 }  // namespace
 
 void add_doctor_command(CLI::App& program, Action& action) {
-    CLI::App* doctor = program.add_subcommand("doctor", "What this machine offers, and what is missing");
+    CLI::App* doctor = program.add_subcommand("doctor", "Check what this machine supports and what is missing");
     auto as_json = std::make_shared<bool>(false);
     doctor->add_flag("--json", *as_json, "Print JSON");
     doctor->callback([as_json, &action] { action = [as_json] { return examine(*as_json); }; });

@@ -76,14 +76,14 @@ int clear_history(const HistoryArguments& a) {
 
 void add_history_command(CLI::App& program, Action& action) {
     auto a = std::make_shared<HistoryArguments>();
-    CLI::App* list = program.add_subcommand("history", "List the commands that have run, and what is known of them");
+    CLI::App* list = program.add_subcommand("history", "List earlier commands with their lengths and memory");
     list->add_flag("--json", a->json, "Print JSON");
     list->callback([a, list, &action] {
         if (list->get_subcommands().empty()) action = [a] { return show(a->json); };
     });
     CLI::App* forget = list->add_subcommand("clear", "Forget commands");
-    forget->add_option("command", a->part, "Those that contain this text");
-    forget->add_flag("--all", a->all, "All of them");
+    forget->add_option("command", a->part, "Forget commands that contain this text");
+    forget->add_flag("--all", a->all, "Forget all commands");
     forget->callback([a, &action] { action = [a] { return clear_history(*a); }; });
 }
 

@@ -14,7 +14,7 @@ Result<Adaptor> find_adaptor() {
     const Adaptor adaptor{(installed / "salus" / "python" / "inject").string(), (installed / "libsalus.so.1").string()};
     for (const std::string& path : {adaptor.inject, adaptor.library}) {
         std::error_code error;
-        if (!std::filesystem::exists(path, error)) return Error{path + " is not there"};
+        if (!std::filesystem::exists(path, error)) return Error{path + " is missing"};
     }
     return adaptor;
 }

@@ -86,7 +86,7 @@ Result<std::string> find_log(const std::string& directory, const std::string& wh
         const Found found{entry.last_write_time(error), log->count, entry.path().string()};
         if (!error && (!latest || *latest < found)) latest = found;
     }
-    if (!latest) return Error{fmt::format("no log of a job '{}'; those started with --detach have one", which)};
+    if (!latest) return Error{fmt::format("no log for job '{}'; only jobs started with --detach have one", which)};
     return latest->path;
 }
 

@@ -59,11 +59,11 @@ TEST_F(JobLogs, TheLatestOfANumberOrNameIsFound) {
 TEST_F(JobLogs, OnlyTheWholeNameCounts) {
     make(1, "my-train");
     make(11, "train.2");
-    EXPECT_EQ(find("train"), "no log of a job 'train'; those started with --detach have one");
+    EXPECT_EQ(find("train"), "no log for job 'train'; only jobs started with --detach have one");
     EXPECT_EQ(find("my-train"), "1-my-train.log");
     EXPECT_EQ(find("train.2"), "11-train.2.log");
     EXPECT_EQ(find("1"), "1-my-train.log");
-    EXPECT_EQ(find("2"), "no log of a job '2'; those started with --detach have one");
+    EXPECT_EQ(find("2"), "no log for job '2'; only jobs started with --detach have one");
 }
 
 TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
@@ -71,7 +71,7 @@ TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
     make(1, "a.log", 10);
     make(2, "dir/name");
     EXPECT_EQ(find("a.log"), "1-a.log.log");
-    EXPECT_EQ(find("a"), "no log of a job 'a'; those started with --detach have one");
+    EXPECT_EQ(find("a"), "no log for job 'a'; only jobs started with --detach have one");
     EXPECT_EQ(find("dir/name"), "2-dir_name.log");
 }
 

@@ -174,7 +174,7 @@ public:
             os::sleep_for(milliseconds(10));
             if (os::reap(service_)) service_ = -1;
         }
-        return Error{"the service does not come up: " + first_line(place.path() + "/salusd.log")};
+        return Error{"the service did not start: " + first_line(place.path() + "/salusd.log")};
     }
 
     /// What jobs have to be told of the device; `salus run` would have.
@@ -330,7 +330,7 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
     std::size_t next = 0;
     Instant shown{};
     while (next < order.size() || ensemble.any_running()) {
-        if (stop_signal != 0) return Error{"a signal has ended it"};
+        if (stop_signal != 0) return Error{"stopped by a signal"};
         while (next < order.size() && os::now() - start >= jobs[order[next]].arrival) {
             const std::size_t index = order[next++];
             arrivals[index] = os::now();

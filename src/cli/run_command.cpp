@@ -296,8 +296,8 @@ bool splits_a_name(unsigned char c) { return c <= 0x20 || c == 0x7f; }
 /// Other commands take a job's name as one word, and a number for its number.
 void check_name(const std::string& name) {
     if (std::any_of(name.begin(), name.end(), splits_a_name))
-        throw UsageError{"--name: is one word, without blanks and control characters"};
-    if (parse_integer(name)) throw UsageError{fmt::format("--name: '{}' would be taken for the number of a job", name)};
+        throw UsageError{"--name must be one word, without blanks or control characters"};
+    if (parse_integer(name)) throw UsageError{fmt::format("--name must not be a number; got '{}'", name)};
 }
 
 /// A name that check_name() takes, whatever the command is called.
@@ -308,20 +308,21 @@ std::string name_from(const std::vector<std::string>& command) {
 }
 
 void check(RunArguments& a) {
-    if (a.command.empty()) throw UsageError{"run what? salus run [options] -- COMMAND"};
+    if (a.command.empty()) throw UsageError{"no command given: salus run [options] -- COMMAND"};
     if (a.name.empty()) a.name = name_from(a.command);
     if (a.name.size() > 63) a.name.resize(63);
     check_name(a.name);
     if (!(a.weight >= wire::kWeightMin && a.weight <= wire::kWeightMax))
         throw UsageError{fmt::format("--weight must be from 0.000001 to 1000000; got '{}'", a.weight)};
-    if (a.priority < -1'000'000 || a.priority > 1'000'000) throw UsageError{"--priority: is from -1000000 to 1000000"};
+    if (a.priority < -1'000'000 || a.priority > 1'000'000)
+        throw UsageError{fmt::format("--priority must be from -1000000 to 1000000; got '{}'", a.priority)};
     if (a.iterations && (*a.iterations < 1 || *a.iterations > kIterationsMax))
-        throw UsageError{fmt::format("--iterations: is from 1 to {}", kIterationsMax)};
+        throw UsageError{fmt::format("--iterations must be from 1 to {}; got '{}'", kIterationsMax, *a.iterations)};
     if (a.memory_hint.empty()) return;
     const auto parts = split(a.memory_hint, '+');
     const auto is_size = [](std::string_view text) { return parse_bytes(text).value_or(kHintMax + Bytes{1}) <= kHintMax; };
     if (parts.size() != 2 || !is_size(parts[0]) || !is_size(parts[1]))
-        throw UsageError{fmt::format("--memory-hint: '{}' is not P+T, such as 200MiB+2GiB", a.memory_hint)};
+        throw UsageError{fmt::format("--memory-hint must be P+T, such as 200MiB+2GiB; got '{}'", a.memory_hint)};
 }
 
 }  // namespace
@@ -329,16 +330,16 @@ void check(RunArguments& a) {
 void add_run_command(CLI::App& program, Action& action) {
     CLI::App* run = program.add_subcommand("run", "Run a command as a job that shares the device");
     auto a = std::make_shared<RunArguments>();
-    run->add_option("--name", a->name, "What to call it (default: the name of the command, or of the Python script)");
-    run->add_option("--priority", a->priority, "Larger is more urgent (policy priority)");
-    run->add_option("--weight", a->weight, "Its share of the time (policy fair)")->capture_default_str();
+    run->add_option("--name", a->name, "Name of the job (default: that of the command or Python script)");
+    run->add_option("--priority", a->priority, "Higher is more urgent (policy priority)");
+    run->add_option("--weight", a->weight, "Share of the time, relative to other jobs (policy fair)")->capture_default_str();
     run->add_option("--iterations", a->iterations,
-                    "How many it will run, as Salus counts them: calls for evaluation, too; salus history tells how many "
-                    "an earlier run had (policy srtf; ps shows progress)");
+                    "Number of iterations as Salus counts them, including evaluation calls; salus history shows that of an "
+                    "earlier run (policy srtf ranks by it, ps shows progress)");
     run->add_option("--memory-hint", a->memory_hint,
-                    "What it keeps, and what it needs inside an iteration: saves learning it")
+                    "Persistent and ephemeral memory, such as 200MiB+2GiB; saves learning them")
         ->type_name("P+T");
-    run->add_flag("--detach", a->detach, "Run in the background and keep a log (salus logs)");
+    run->add_flag("--detach", a->detach, "Run in the background and write a log (salus logs)");
     run->add_option("command", a->command, "The command and its arguments, after --");
     run->positionals_at_end();
     run->prefix_command(false);

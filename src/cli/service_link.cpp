@@ -50,7 +50,7 @@ Result<Status> ask_status(const std::string& socket) {
     const Result<std::string> answer = ask_service(socket, wire::AskStatus{});
     if (!answer) return Error{answer.error()};
     const nlohmann::json document = nlohmann::json::parse(answer.value(), nullptr, false);
-    if (!document.is_object()) return Error{"the service's answer makes no sense"};
+    if (!document.is_object()) return Error{"the service's answer is invalid"};
     return status_from(document);
 }
 
@@ -85,7 +85,7 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
         }
         os::sleep_for(milliseconds(10));
     }
-    return StartFailure{"the service does not come up; see " + log};
+    return StartFailure{"the service did not start within 20 s; see " + log};
 }
 
 Result<os::Descriptor> connect_or_start(const std::string& socket) {

@@ -158,9 +158,9 @@ int run_simulations(const SimArguments& a) {
                     return job.outcome != sim::Outcome::kDone;
                 });
                 if (lost > 0) {
-                    not_done.push_back(
-                        fmt::format("{} of {} jobs ran out of memory under {} (seed {}): its figures are of the others",
-                                    lost, jobs.size(), policy->info.name, seed));
+                    not_done.push_back(fmt::format(
+                        "{} of {} jobs ran out of memory under {} (seed {}); the figures are those of the others", lost,
+                        jobs.size(), policy->info.name, seed));
                 }
                 if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
                 if (!a.record.empty()) recorded = recorder.text();
@@ -197,15 +197,15 @@ void add_sim_command(CLI::App& program, Action& action) {
     auto a = std::make_shared<SimArguments>();
     sim->add_option("--jobs", a->jobs_file, "CSV of jobs; its header names the columns (docs/simulator.md)")
         ->type_name("FILE");
-    sim->add_option("--workload", a->workload, "A built-in workload, with as many jobs as you like")->type_name("NAME[:N]");
+    sim->add_option("--workload", a->workload, "Built-in workload, with N jobs")->type_name("NAME[:N]");
     sim->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")
         ->type_name("NAMES")
         ->capture_default_str();
     sim->add_option("--capacity", a->capacity, "Memory of the device")->type_name("SIZE")->capture_default_str();
-    sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy sees fit")
+    sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy wants")
         ->type_name("N")
         ->capture_default_str();
-    sim->add_option("--paging", a->paging, "Whether waiting jobs may be paged out: on or off")
+    sim->add_option("--paging", a->paging, "on or off: page out waiting jobs to admit others")
         ->type_name("on|off")
         ->capture_default_str();
     sim->add_option("--page-gbps", a->page_gbps, "Speed of paging in GB/s, each direction")
@@ -214,17 +214,16 @@ void add_sim_command(CLI::App& program, Action& action) {
     sim->add_option("--switch-us", a->switch_us, "Cost of a switch in microseconds; a turn lasts at least 100 of them")
         ->type_name("N")
         ->capture_default_str();
-    sim->add_option("--profile", a->profile, "Whether P and T are known on arrival: known or learned")
+    sim->add_option("--profile", a->profile, "known or learned: whether P and T are known on arrival")
         ->type_name("KIND")
         ->capture_default_str();
-    sim->add_option("--occupancy", a->occupancy,
-                    "Share of the device a job can use alone, for all jobs; 'model': each job's own")
+    sim->add_option("--occupancy", a->occupancy, "Share of the device that each job can use alone; 'model': as the job says")
         ->type_name("N")
         ->capture_default_str();
-    sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': each job's own")
+    sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': as the job says")
         ->type_name("N")
         ->capture_default_str();
-    sim->add_option("--seed", a->seeds, "Seed, or a range A..B whose mean is shown")->type_name("N")->capture_default_str();
+    sim->add_option("--seed", a->seeds, "Seed, or a range A..B to average over")->type_name("N")->capture_default_str();
     sim->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");
     sim->add_option("--record", a->record, "Write every event and action, for 'salus sim replay'")->type_name("FILE");
     sim->add_flag("--json", a->json, "Print JSON instead of a table");
@@ -236,7 +235,7 @@ void add_sim_command(CLI::App& program, Action& action) {
         const bool any =
             std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
         if (sim->get_subcommands().empty()) action = [a] { return run_simulations(*a); };
-        else if (any) throw UsageError{"options of sim do not go with its subcommands"};
+        else if (any) throw UsageError{"options of sim cannot be combined with its subcommands"};
     });
 }
 

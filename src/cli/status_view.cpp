@@ -159,7 +159,7 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
 std::string wait_text(JobState state, const Wait& wait) {
     if (state == JobState::kRefused) return reason_text(WaitReason::kRefused, {});
     if (wait.reason == WaitReason::kRefused) return reason_text(*wait.reason, {});
-    if (state == JobState::kPaused) return "is paused: salus resume lets it go on";
+    if (state == JobState::kPaused) return "is paused; salus resume continues it";
     if (state == JobState::kAsleep) return "does nothing in the middle of an iteration";
     if (state == JobState::kStopped) return reason_text(WaitReason::kPaused, {});
     if (!wait.reason) return "waits, for a reason that only a newer salus knows";
@@ -232,16 +232,17 @@ void add_lanes(Lines& lines, const Status& status) {
     for (const LaneStatus& lane : status.service.lanes) {
         const std::string holder = holder_text(status, lane);
         std::string text = fmt::format("{}: {}", index_of(lane.lane), format_bytes(lane.size));
-        if (lane.charge > lane.size) text += fmt::format(" ({} until all have let go)", format_bytes(lane.charge));
+        if (lane.charge > lane.size)
+            text += fmt::format(" ({} until all clients have unmapped it)", format_bytes(lane.charge));
         lines.add("lanes", text + (holder.empty() ? ", free" : ", held by " + holder));
     }
 }
 
 void add_events(Lines& lines, const Statistics& s) {
-    lines.add("turns", fmt::format("{}, with {} switches of job", s.turns, s.switches));
+    lines.add("turns", fmt::format("{}, {} job switches", s.turns, s.switches));
     lines.add("paging", fmt::format("{} page-outs, {} page-ins, {} moved", s.page_outs, s.page_ins, format_bytes(s.paged)));
     if (s.refusals > 0) lines.add("refused", fmt::format("{} jobs that could never fit", s.refusals));
-    if (s.denials > 0) lines.add("denied", fmt::format("{} times memory in mid-iteration", s.denials));
+    if (s.denials > 0) lines.add("denied", fmt::format("{} requests for memory in mid-iteration", s.denials));
     if (s.fallbacks > 0) lines.add("fallback", "the policy misbehaved, and fifo took over");
 }
 
@@ -257,7 +258,7 @@ std::string format_status(const Status& status) {
     lines.add("policy", fmt::format("{}, turns of {:g} ms or more, {}", shown(service.policy),
                                     service.min_turn.seconds() * 1e3, paging));
     lines.add("device", shown(service.device));
-    lines.add("memory", fmt::format("{} of {} reserved, {} at the most so far", format_bytes(service.reserved),
+    lines.add("memory", fmt::format("{} of {} reserved, peak {}", format_bytes(service.reserved),
                                     format_bytes(service.capacity), format_bytes(service.statistics.reserved_peak)));
     if (service.held_by_orphans.count > 0)
         lines.add("memory", format_bytes(service.held_by_orphans) + " still held by jobs of an earlier service");

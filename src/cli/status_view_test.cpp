@@ -204,7 +204,7 @@ TEST(WaitText, StatesThatSayItThemselves) {
     const Wait nothing, paused{WaitReason::kPaused, {}}, refused{WaitReason::kRefused, {}}, unknown{std::nullopt, {}};
     EXPECT_EQ(wait_text(JobState::kRunning, nothing), "");
     EXPECT_EQ(wait_text(JobState::kIdle, nothing), "");
-    EXPECT_EQ(wait_text(JobState::kPaused, paused), "is paused: salus resume lets it go on");
+    EXPECT_EQ(wait_text(JobState::kPaused, paused), "is paused; salus resume continues it");
     EXPECT_EQ(wait_text(JobState::kStopped, paused), "is stopped, by a signal or a debugger");
     EXPECT_EQ(wait_text(JobState::kStopped, nothing), "is stopped, by a signal or a debugger");
     EXPECT_EQ(wait_text(JobState::kWaiting, paused), "is stopped, by a signal or a debugger");
@@ -225,11 +225,11 @@ TEST(FormatStatus, SaysHowTheServiceIs) {
               "socket    /run/salus/socket\n"
               "policy    fair, turns of 5 ms or more, paging on\n"
               "device    host\n"
-              "memory    8.0 GiB of 16.0 GiB reserved, 9.0 GiB at the most so far\n"
+              "memory    8.0 GiB of 16.0 GiB reserved, peak 9.0 GiB\n"
               "lanes     1: 6.0 GiB, held by resnet50 (job 3)\n"
-              "          2: 1.0 GiB (2.0 GiB until all have let go), free\n"
+              "          2: 1.0 GiB (2.0 GiB until all clients have unmapped it), free\n"
               "jobs      1\n"
-              "turns     1200, with 340 switches of job\n"
+              "turns     1200, 340 job switches\n"
               "paging    2 page-outs, 1 page-ins, 1.0 GiB moved\n"
               "trace     /var/lib/salus/trace, 3.0 MiB, being recorded\n");
 }

@@ -110,12 +110,12 @@ int run_replay(const std::string& path) {
 }  // namespace
 
 void add_swarm_command(CLI::App& sim, Action& action) {
-    CLI::App* fuzz = sim.add_subcommand("fuzz", "The swarm: random systems and faults, with checkers after every event");
+    CLI::App* fuzz = sim.add_subcommand("fuzz", "Run the swarm: random systems and faults, checked after every event");
     auto a = std::make_shared<SwarmArguments>();
     fuzz->add_option("--seeds", a->seeds, "A seed, or a range A..B")->type_name("A..B")->required();
-    fuzz->add_option("--canary", a->canary, "Break this on purpose: the swarm must notice")->type_name("NAME");
+    fuzz->add_option("--canary", a->canary, "Run with this deliberate bug; the checkers must catch it")->type_name("NAME");
     fuzz->add_option("--record", a->record, "Write the events and actions of a single seed")->type_name("FILE");
-    fuzz->add_option("--threads", a->threads, "Seeds run at once")
+    fuzz->add_option("--threads", a->threads, "Number of seeds to run at once")
         ->type_name("N")
         ->check(CLI::Range(1u, 256u))
         ->capture_default_str();
@@ -123,9 +123,9 @@ void add_swarm_command(CLI::App& sim, Action& action) {
 }
 
 void add_replay_command(CLI::App& sim, Action& action) {
-    CLI::App* replay = sim.add_subcommand("replay", "Replay a recorded trace: the engine must decide the same again");
+    CLI::App* replay = sim.add_subcommand("replay", "Replay a recorded trace and compare the engine's decisions");
     auto path = std::make_shared<std::string>();
-    replay->add_option("FILE", *path, "What --record wrote")->required();
+    replay->add_option("FILE", *path, "File written by --record")->required();
     replay->callback([path, &action] { action = [path] { return run_replay(*path); }; });
 }
 

@@ -176,7 +176,7 @@ Result<bool> Client::attach() {
     if (helper_.start(run, this)) return true;
     send(wire::Leave{});
     go_alone();
-    return Error{"no thread for the helper"};
+    return Error{"cannot start the helper thread"};
 }
 
 bool Client::detach() {
@@ -228,7 +228,7 @@ bool Client::keeps_descriptors() {
 /// REQUIRES: no thread is inside an iteration, or the last one comes out just now with the lane clean.
 void Client::lose_descriptors() {
     if (descriptors_lost_.exchange(true)) return;
-    warn("this job closed the descriptors of Salus; it runs on without sharing");
+    warn("this job closed the descriptors of Salus; it continues without sharing");
     failed_ = true;
     lost_ = true;
     go_alone();
@@ -251,7 +251,7 @@ void Client::go_alone() {
 }
 
 void Client::fail(const char* why) {
-    warn(std::string("internal error: ") + why + "; this job runs on without sharing");
+    warn(std::string("internal error: ") + why + "; this job continues without sharing");
     stop_sharing();
 }
 

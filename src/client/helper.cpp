@@ -43,7 +43,7 @@ void Client::help() {
             if (!end_attachment() || failed_ || sent_away_ || !reattach()) return;
         } catch (...) {
             if (failed_) return;
-            fail("the helper cannot go on");
+            fail("the helper thread cannot continue");
         }
     }
 }
@@ -82,7 +82,7 @@ void Client::serve(const wire::Message& message, std::vector<os::Descriptor> pie
 bool Client::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
     namespace request_of = attachment::request;
     if (const auto* take = std::get_if<request_of::TakePieces>(&request)) {
-        if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("a lane's memory cannot be had");
+        if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("the memory of a lane cannot be opened");
     } else if (const auto* map = std::get_if<request_of::MapLane>(&request)) {
         // After a restart of the service it may be paged out without the service's knowing.
         if (!memory_->page_in() || !memory_->map_lane(map->size)) fail("a lane cannot be mapped");
@@ -96,7 +96,7 @@ bool Client::perform(const attachment::Request& request, std::vector<os::Descrip
     } else if (std::holds_alternative<request_of::PageIn>(request)) {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
     } else {
-        fail("the service names a lane of which it has sent no memory");
+        fail("the service names a lane but has not sent its memory");
     }
     return true;
 }
@@ -174,7 +174,7 @@ bool Client::reattach() {
         memory_->set_alone(true);
         lost_ = true;
         if (!failed_ && os::now_ns() < deadline) continue;
-        if (!failed_) warn("the service is gone (" + connected.error() + "); this job runs on without sharing");
+        if (!failed_) warn("the service is gone (" + connected.error() + "); this job continues without sharing");
         go_alone();
         return false;
     }

@@ -99,7 +99,7 @@ bool Engine::ranks_before(const Client& a, const Client& b) {
 
 void Engine::fall_back(PolicyFault fault) {
     SALUS_CHECK(!options_.strict, fault == PolicyFault::kNotACandidate ? "the policy chose a client that may not run"
-                                                                       : "the policy gave a rank that is no number");
+                                                                       : "the policy gave a rank that is not a number");
     SALUS_CHECK(policy_ != fallback_, "the fallback policy misbehaves");
     policy_ = fallback_;
     reserved_for_ = kNoClient;

@@ -265,7 +265,7 @@ Result<Replay> replay_trace(std::string_view text, PolicyFinder find_policy, con
             continue;
         }
         if (line.front() == ' ') {
-            if (shown == expected.size()) return differs("the engine does not do this now: " + std::string(trim(line)));
+            if (shown == expected.size()) return differs("the engine no longer does this: " + std::string(trim(line)));
             if (trim(expected[shown]) != trim(line))
                 return differs("the engine now does '" + std::string(trim(expected[shown])) + "' instead");
             ++shown;

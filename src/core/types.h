@@ -217,7 +217,7 @@ enum class ProtocolFault : std::uint8_t {
     kUnknownClient,
     kNoGrant,   ///< reported a boundary or a need without a grant
     kNotAsked,  ///< acknowledged what it was not asked for
-    kNonsense,  ///< a figure that cannot be
+    kNonsense,  ///< an impossible figure
 };
 std::string_view name_of(ProtocolFault fault);
 

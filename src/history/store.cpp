@@ -139,7 +139,7 @@ Store::Opened Store::open_or_replace(const std::string& path, Duration patience,
     Attempt made = attempt(path, patience);
     if (made.fault == Fault::kBroken) {
         set_aside(path);
-        opened.remark = made.why + "; it is now " + path + ".broken, and a new one begins";
+        opened.remark = made.why + "; moved it to " + path + ".broken and started a new one";
         os::open_file(path, os::Open::kReadWrite);
         made = attempt(path, patience);
     }
@@ -177,7 +177,7 @@ Store::Fault Store::prepare(std::string& why) {
     Statement version(database_.get(), "PRAGMA user_version");
     if (!version.step()) return is_broken(version.result()) ? Fault::kBroken : Fault::kOther;
     if (version.integer(0) > kVersion) {
-        why = "it is of a newer version, and left alone";
+        why = "it has a newer version and is left alone";
         return Fault::kNewer;
     }
     static_cast<void>(version.run());  // it would keep the file locked
@@ -195,7 +195,7 @@ Store::Fault Store::prepare(std::string& why) {
     const int result = sqlite3_extended_errcode(database_.get());
     if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
     Statement columns(database_.get(), kSelect);
-    if (is_broken(columns.result())) why = "its tables are not ours";
+    if (is_broken(columns.result())) why = "its tables are not those of Salus";
     return is_broken(columns.result()) ? Fault::kBroken : Fault::kNone;
 }
 

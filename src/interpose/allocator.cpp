@@ -35,7 +35,7 @@ int allocate(void** block, std::size_t alignment, std::size_t size) {
                 return *given ? 0 : ENOMEM;
             }
         } catch (...) {
-            the_client.load()->fail("out of memory for the books");
+            the_client.load()->fail("out of memory for bookkeeping");
         }
     }
     return allocate_before(block, alignment, size);
@@ -54,7 +54,7 @@ void free(void* block) {
 
 Result<bool> allocator_of(std::string_view library, client::Client& client) {
     if (client.window_size() == 0) return Error{"the client is not attached"};
-    if (the_client.load()) return Error{"a library is interposed already"};
+    if (the_client.load()) return Error{"a library is already interposed"};
     windows = client.windows();
     window_size = client.window_size();
     the_client = &client;

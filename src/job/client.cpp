@@ -42,7 +42,7 @@ Client::Client(const Options& options) : speaker_(options.speaker()) {
     const salus_status status = salus_attach(&wanted, &client_);
     if (status == SALUS_OK) return;
     if (!client_ || status == SALUS_TOO_LARGE) fail(kFailed, speaker_ + salus_error_text());
-    std::fprintf(stderr, "salus-job: %s%s; running by itself\n", speaker_.c_str(), salus_error_text());
+    std::fprintf(stderr, "salus-job: %s%s; running without sharing\n", speaker_.c_str(), salus_error_text());
 }
 
 Client::~Client() {

@@ -119,60 +119,60 @@ struct Given {
 
 void add_memory(Adder& a, Options& o) {
     a.group("Memory");
-    a.add("--persistent", "SIZE", "kept across iterations (64MiB)",
+    a.add("--persistent", "SIZE", "memory kept across iterations (64MiB)",
           [&](const auto& option, const auto& text) { o.persistent = whole_words(size_of(option, text, true)); });
-    a.add("--persistent-block", "SIZE", "it is allocated in blocks of this size (16MiB)",
+    a.add("--persistent-block", "SIZE", "block size of persistent memory (16MiB)",
           [&](const auto& option, const auto& text) { o.persistent_block = whole_words(size_of(option, text, false)); });
-    a.add("--ephemeral", "SIZE", "scratch, used inside an iteration only (256MiB)",
+    a.add("--ephemeral", "SIZE", "scratch memory, used only inside an iteration (256MiB)",
           [&](const auto& option, const auto& text) { o.ephemeral = size_of(option, text, true); });
-    a.add("--block", "SIZE", "scratch is allocated in blocks of this size (32MiB)",
+    a.add("--block", "SIZE", "block size of scratch memory (32MiB)",
           [&](const auto& option, const auto& text) { o.block = size_of(option, text, false); });
-    a.add("--alloc", "KIND", "of scratch: auto or ephemeral (auto)", [&](const auto& option, const auto& text) {
+    a.add("--alloc", "KIND", "kind of scratch memory: auto or ephemeral (auto)", [&](const auto& option, const auto& text) {
         o.scratch_kind = one_of<salus_kind>(option, text, {{"auto", SALUS_AUTO}, {"ephemeral", SALUS_EPHEMERAL}});
     });
-    a.add("--touch", "HOW", "write and verify scratch in full, or one word in each of its pages (full)",
+    a.add("--touch", "HOW", "full or pages: write and verify all of the scratch memory, or one word in each page (full)",
           [&](const auto& option, const auto& text) {
               o.touch = one_of<Touch>(option, text, {{"full", Touch::kFull}, {"pages", Touch::kPages}});
           });
-    a.add("--grow-at", "K", "from iteration K on it needs what --grow-persistent and --grow-ephemeral say",
+    a.add("--grow-at", "K", "grow to --grow-persistent and --grow-ephemeral from iteration K on",
           [&](const auto& option, const auto& text) { o.grow_at = count(option, text); });
-    a.add("--grow-persistent", "SIZE", "in all",
+    a.add("--grow-persistent", "SIZE", "new total",
           [&](const auto& option, const auto& text) { o.grow_persistent = whole_words(size_of(option, text, false)); });
-    a.add("--grow-ephemeral", "SIZE", "in all",
+    a.add("--grow-ephemeral", "SIZE", "new total",
           [&](const auto& option, const auto& text) { o.grow_ephemeral = size_of(option, text, false); });
-    a.add("--survive", "N", "in every N-th iteration a scratch block is kept until the next one (0: never)",
+    a.add("--survive", "N", "keep a scratch block of every N-th iteration until the next iteration (0: never)",
           [&](const auto& option, const auto& text) { o.survive = count(option, text); });
 }
 
 void add_course(Adder& a, Options& o, Given& given) {
     a.group("Course");
-    a.add("--iterations", "N", "how many to run (100)",
+    a.add("--iterations", "N", "number of iterations (100)",
           [&](const auto& option, const auto& text) { o.iterations = count(option, text, 1); });
     a.add("--start-at", "K", "number of the first iteration (0)",
           [&](const auto& option, const auto& text) { o.start_at = count(option, text); });
-    a.add("--work", "UNITS", "in an iteration; a unit takes about a microsecond (10000)",
+    a.add("--work", "UNITS", "work per iteration; a unit takes about a microsecond (10000)",
           [&](const auto& option, const auto& text) { o.work = count(option, text); });
-    a.add("--threads", "N", "that share the work and scratch of an iteration (1)",
+    a.add("--threads", "N", "threads that share the work and scratch memory of an iteration (1)",
           [&](const auto& option, const auto& text) { o.threads = static_cast<unsigned>(integer(option, text, 1, 1024)); });
-    a.add("--kind", "KIND", "training, or inference: an iteration for each request (training)",
+    a.add("--kind", "KIND", "training, or inference with one iteration per request (training)",
           [&](const auto& option, const auto& text) {
               given.inference = one_of<bool>(option, text, {{"training", false}, {"inference", true}});
           });
-    a.add("--rate", "R", "requests a second, on average; they arrive at random",
+    a.add("--rate", "R", "mean requests per second, arriving at random",
           [&](const auto& option, const auto& text) { o.rate = positive(option, text, 1e6); });
     a.add("--think-ms", "X", "sleep between iterations (0)",
           [&](const auto& option, const auto& text) { o.think = milliseconds_of(option, text); });
     a.add("--startup-ms", "X", "sleep before attaching (0)",
           [&](const auto& option, const auto& text) { o.startup = milliseconds_of(option, text); });
-    a.add("--seed", "N", "of patterns and arrivals (1)",
+    a.add("--seed", "N", "seed of patterns and arrivals (1)",
           [&](const auto& option, const auto& text) { o.seed = count(option, text); });
 }
 
 void add_sharing(Adder& a, Options& o) {
     a.group("Sharing");
-    a.add("--name", "TEXT", "shown by `salus ps`",
+    a.add("--name", "TEXT", "name shown by `salus ps`",
           [&](const auto& option, const auto& text) { o.name = line(option, text); });
-    a.add("--priority", "N", "larger is more urgent", [&](const auto& option, const auto& text) {
+    a.add("--priority", "N", "higher is more urgent", [&](const auto& option, const auto& text) {
         using Limits = std::numeric_limits<std::int32_t>;
         o.priority = static_cast<std::int32_t>(integer(option, text, Limits::min(), Limits::max()));
     });
@@ -181,8 +181,8 @@ void add_sharing(Adder& a, Options& o) {
     a.add("--occupancy", "X", "share of the device that it can use alone, up to 1",
           [&](const auto& option, const auto& text) { o.occupancy = positive(option, text, 1); });
     a.flag("--iterations-known", o.iterations_known, "tell Salus the number of iterations");
-    a.flag("--profile-known", o.profile_known, "tell Salus what it needs when it begins");
-    a.flag("--alone", o.alone, "use ordinary memory and no Salus at all");
+    a.flag("--profile-known", o.profile_known, "tell Salus the memory needs when attaching");
+    a.flag("--alone", o.alone, "run without Salus, with ordinary memory");
 }
 
 void add_faults(Adder& a, Options& o, Given& given) {
@@ -191,27 +191,29 @@ void add_faults(Adder& a, Options& o, Given& given) {
           [&](const auto& option, const auto& text) { o.fork_at = count(option, text); });
     a.add("--crash-at", "K", "die of SIGKILL in iteration K",
           [&](const auto& option, const auto& text) { o.crash_at = count(option, text); });
-    a.add("--crash", "WHEN", "before, during or right after it (during)", [&](const auto& option, const auto& text) {
-        given.crash = true;
-        o.crash =
-            one_of<Crash>(option, text, {{"before", Crash::kBefore}, {"during", Crash::kDuring}, {"after", Crash::kAfter}});
-    });
-    a.add("--hang-at", "K", "sleep for ever in iteration K",
+    a.add("--crash", "WHEN", "before, during or right after iteration K (during)",
+          [&](const auto& option, const auto& text) {
+              given.crash = true;
+              o.crash = one_of<Crash>(option, text,
+                                      {{"before", Crash::kBefore}, {"during", Crash::kDuring}, {"after", Crash::kAfter}});
+          });
+    a.add("--hang-at", "K", "sleep forever in iteration K",
           [&](const auto& option, const auto& text) { o.hang_at = count(option, text); });
-    a.add("--hang", "WHERE", "inside it, or idle: after its end (inside)", [&](const auto& option, const auto& text) {
-        given.hang = true;
-        o.hang = one_of<Hang>(option, text, {{"idle", Hang::kIdle}, {"inside", Hang::kInside}});
-    });
+    a.add("--hang", "WHERE", "inside the iteration, or idle after its end (inside)",
+          [&](const auto& option, const auto& text) {
+              given.hang = true;
+              o.hang = one_of<Hang>(option, text, {{"idle", Hang::kIdle}, {"inside", Hang::kInside}});
+          });
 }
 
 void add_output(Adder& a, Options& o) {
     a.group("Output");
-    a.add("--log", "FILE", "append 'iteration K' at the end of each",
+    a.add("--log", "FILE", "append 'iteration K' after each iteration",
           [&](const auto& option, const auto& text) { o.log = line(option, text); });
-    a.add("--report", "FILE", "write what happened as JSON; - is standard output",
+    a.add("--report", "FILE", "write a report as JSON; - is standard output",
           [&](const auto& option, const auto& text) { o.report = line(option, text); });
-    a.flag("--quiet", o.quiet, "no summary");
-    a.add("--measure", "N", "print the median milliseconds of N iterations, run alone after 2 others, and nothing else",
+    a.flag("--quiet", o.quiet, "print no summary");
+    a.add("--measure", "N", "only print the median milliseconds of N iterations, run alone after 2 warm-up iterations",
           [&](const auto& option, const auto& text) {
               o.mode = Mode::kMeasure;
               o.iterations = count(option, text, 1) + kWarmUp;
@@ -245,7 +247,7 @@ void check(const Options& o, const Given& given) {
     if (given.inference && o.rate == 0) throw UsageError{"--kind inference needs --rate"};
     if (!given.inference && o.rate > 0) throw UsageError{"--rate is for --kind inference"};
     if (given.inference && o.think > Duration{})
-        throw UsageError{"--think-ms is for training: requests arrive when they do"};
+        throw UsageError{"--think-ms is for training; inference requests arrive by --rate"};
     if (given.crash && !o.crash_at) throw UsageError{"--crash needs --crash-at"};
     if (given.hang && !o.hang_at) throw UsageError{"--hang needs --hang-at"};
     check_report(o.report);
@@ -276,7 +278,7 @@ Result<Options> read_options(int argc, const char* const* argv) {
     add_sharing(adder, options);
     add_faults(adder, options, given);
     add_output(adder, options);
-    adder.flag("--calibrate", calibrate, "print how many units of work a millisecond holds, and nothing else");
+    adder.flag("--calibrate", calibrate, "only print the units of work per millisecond");
     try {
         app.parse(argc, argv);
         if (calibrate && options.mode == Mode::kMeasure) throw UsageError{"--calibrate and --measure: give one of them"};

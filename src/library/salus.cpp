@@ -115,7 +115,7 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
     salus_options all{};
     if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
     try {
-        if (the_client.load()) return failed(SALUS_MISUSE, "this process is attached already");
+        if (the_client.load()) return failed(SALUS_MISUSE, "this process is already attached");
         salus::set_check_handler(salus::throw_check_failure);
         auto* made = new salus_client(identity_from(all));
         *client = made;
@@ -123,7 +123,7 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
         if (disabled && std::strcmp(disabled, "0") != 0) return SALUS_OK;
         the_client = made;
         static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        if (registered != 0) return failed(SALUS_SYSTEM, "no handlers around fork");
+        if (registered != 0) return failed(SALUS_SYSTEM, "cannot install fork handlers");
         const salus::Result<bool> attached = made->client.attach();
         // After the driver was started, so that this runs before the driver's own end; without it others wait a little
         // longer.

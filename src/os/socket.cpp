@@ -114,7 +114,7 @@ Result<Descriptor> connect_to(const std::string& path) {
     if (!address) return Error{address.error()};
     if (const auto why = why_distrusted(path.substr(0, path.rfind('/') + 1))) return Error{*why};
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!socket) return Error{std::string("no socket: ") + std::strerror(errno)};
+    if (!socket) return Error{std::string("cannot create a socket: ") + std::strerror(errno)};
     // A service that hangs must not hang others.
     const timeval patience{5, 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
@@ -140,7 +140,7 @@ Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
     if (!address) return Error{address.error()};
     struct stat there {};
     if (::lstat(path.c_str(), &there) == 0) {
-        if (!S_ISSOCK(there.st_mode)) return Error{path + " is there, and is no socket"};
+        if (!S_ISSOCK(there.st_mode)) return Error{path + " exists and is not a socket"};
         ::unlink(path.c_str());
     }
     const auto failed = [&] { return Error{path + ": " + std::strerror(errno)}; };

@@ -82,7 +82,7 @@ TEST(Socket, WhoListensReplacesASocketThatWasLeftAndNothingElse) {
     }
     std::filesystem::remove(path);
     std::filesystem::create_directory(path);
-    EXPECT_EQ(listen_at(path, 0600).error(), path + " is there, and is no socket");
+    EXPECT_EQ(listen_at(path, 0600).error(), path + " exists and is not a socket");
     std::filesystem::remove_all(directory);
     const std::string long_path(kSocketPathMax + 1, 'x');
     EXPECT_EQ(listen_at(long_path, 0600).error(), "the path of the socket is too long: " + long_path);

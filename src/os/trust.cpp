@@ -88,7 +88,7 @@ std::optional<std::string> why_distrusted(const std::string& path) {
         }
         char target[PATH_MAX];
         const ssize_t size = ::readlink(here.c_str(), target, sizeof target);
-        if (size <= 0 || ++links > kLinksMax) return here + " leads nowhere";
+        if (size <= 0 || ++links > kLinksMax) return here + " is a link that leads nowhere";
         const std::string_view leads_to(target, static_cast<std::size_t>(size));
         push_names(names, leads_to);
         if (leads_to.starts_with('/')) at.clear();

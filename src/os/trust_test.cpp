@@ -90,7 +90,7 @@ TEST_F(TrustTest, LinksAreFollowed) {
     EXPECT_EQ(why_distrusted(path("here/here/to-mine")), std::nullopt);
     EXPECT_EQ(why_distrusted(path("to-link")), open + " can be written by other users; chmod go-w helps");
     EXPECT_EQ(why_distrusted(path("here/to-open")), open + " can be written by other users; chmod go-w helps");
-    EXPECT_EQ(why_distrusted(path("loop")), path("loop") + " leads nowhere");
+    EXPECT_EQ(why_distrusted(path("loop")), path("loop") + " is a link that leads nowhere");
     EXPECT_EQ(why_distrusted("/dev/null"), std::nullopt) << "a device";
 }
 

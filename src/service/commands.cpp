@@ -153,7 +153,7 @@ Server::Reply Server::command(const os::Peer& peer, const wire::Command& command
 Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, dump(to_json(status()))}; }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
-    if (!owned_by(peer)) return {false, "only the service's owner sets the policy"};
+    if (!owned_by(peer)) return {false, "only the service's owner may set the policy"};
     const Policy* policy = find_policy(wanted.name.view());
     if (!policy) return {false, fmt::format("there is no policy '{}'", wanted.name.view())};
     std::string note;
@@ -170,10 +170,10 @@ Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
 }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {
-    if (!owned_by(peer)) return {false, "only the service's owner stops it"};
+    if (!owned_by(peer)) return {false, "only the service's owner may stop it"};
     const std::size_t attached = clients().size();
     if (wanted.even_with_jobs == 0 && attached > 0)
-        return {false, fmt::format("{} jobs are attached; --force stops the service all the same", attached)};
+        return {false, fmt::format("{} jobs are attached; --force stops the service anyway", attached)};
     stop();
     return {};
 }
@@ -217,7 +217,7 @@ Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
         device->shell().pause(*session, false);
         if (session->process.pid != command.pid) os::send_signal(attached_.at(session->connection).pidfd.get(), signal);
     }
-    log(LogLevel::kInfo, "job {} ({}) is killed by command", job.id, job.name);
+    log(LogLevel::kInfo, "job {} ({}) is killed on request", job.id, job.name);
     return {};
 }
 

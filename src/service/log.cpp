@@ -39,7 +39,7 @@ Instant held_back_due() { return peers_limit.due(); }
 
 void tell_held_back() {
     const std::uint64_t lines = peers_limit.take();
-    if (lines > 0) log(LogLevel::kWarning, "{} more lines about connections were held back", lines);
+    if (lines > 0) log(LogLevel::kWarning, "{} more lines about connections were suppressed", lines);
 }
 
 }  // namespace salus::service

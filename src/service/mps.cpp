@@ -190,7 +190,8 @@ void Mps::end_predecessor() const {
 void Mps::write_pid(std::string_view state) const {
     const auto written = os::write_file(logs_ + "/" + std::string(kPidFile), fmt::format("{} {}\n", pid_, state));
     if (!written)
-        log(LogLevel::kWarning, "{}: cannot be written; should this service be killed, its MPS is not found", logs_);
+        log(LogLevel::kWarning, "{} cannot be written; if this service is killed, the next one will not find its MPS",
+            logs_);
 }
 
 Result<bool> Mps::launch() {
@@ -215,7 +216,7 @@ Result<bool> Mps::wait_until_ready() {
         if (::access(control.c_str(), F_OK) == 0) return true;
     }
     const std::string said = last_words();
-    return Error{"MPS does not come up: " + (said.empty() ? "see " + logs_ + "/control.log" : said)};
+    return Error{"MPS did not start: " + (said.empty() ? "see " + logs_ + "/control.log" : said)};
 }
 
 // ------------------------------------------------------------------------------------------------------------------ end
@@ -271,7 +272,7 @@ bool Mps::ends_when_asked() {
     if (quits()) return true;
     os::send_signal(pidfd_.get(), SIGTERM);
     if (gone_within(pidfd_.get(), patience_.terminate)) return true;
-    log(LogLevel::kWarning, "MPS does not end when asked to and is killed");
+    log(LogLevel::kWarning, "MPS did not stop when asked; killing it");
     return false;
 }
 

@@ -189,7 +189,7 @@ TEST_F(MpsTest, OneThatNeverComesUpIsAnError) {
         "<$CUDA_MPS_PIPE_DIRECTORY/never");
     const auto mps = start({.start = milliseconds(300)});
     ASSERT_FALSE(mps);
-    EXPECT_EQ(mps.error(), "MPS does not come up: see " + directory() + "/control.log");
+    EXPECT_EQ(mps.error(), "MPS did not start: see " + directory() + "/control.log");
     EXPECT_FALSE(has("never"));
     int pid = -1;
     if (std::ifstream(directory() + "/pid") >> pid) {

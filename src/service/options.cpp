@@ -96,29 +96,28 @@ OptionsParser::OptionsParser(CLI::App& program) {
         .set_config("--config", default_configuration_file(), "a TOML file with any of these options, without the dashes")
         ->check(CLI::Validator([](const std::string& path) { return os::why_distrusted(path).value_or(""); }, ""));
     program.allow_config_extras(CLI::config_extras_mode::error);
-    program.add_option("--policy", plain_.policy, "who runs next: fifo, srtf, las, fair, rr, priority, pack")
+    program.add_option("--policy", plain_.policy, "order of turns: fifo, srtf, las, fair, rr, priority, pack")
         ->capture_default_str();
-    program.add_option("--capacity", capacity_, "memory that jobs may use in all (default: most of what the device has)");
+    program.add_option("--capacity", capacity_, "total memory for jobs (default: most of the device's memory)");
     program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
-    program.add_option("--paging", paging_, "on or off: move the memory of waiting jobs out for others")
-        ->capture_default_str();
+    program.add_option("--paging", paging_, "on or off: page out waiting jobs to admit others")->capture_default_str();
     program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")->capture_default_str();
-    program.add_option("--mps", mps_, "auto, on or off: run NVIDIA's MPS, without which lanes take turns on a GPU")
+    program.add_option("--mps", mps_, "auto, on or off: run NVIDIA's MPS; without it, lanes take turns on a GPU")
         ->capture_default_str();
     program.add_option("--min-turn-ms", min_turn_ms_,
-                       "how long a turn lasts at least, priority aside (default: by what a switch costs)");
+                       "minimum length of a turn, except under priority (default: derived from the cost of a switch)");
     program
         .add_option("--rehome-after-s", rehome_after_s_,
-                    "others leave the lane of a job that is stopped, or does nothing inside an iteration, after so long")
+                    "if a job stops or does nothing inside an iteration, others leave its lane after this time")
         ->capture_default_str();
     program.add_option("--socket", plain_.socket, "where to listen (default: " + socket_by_default() + ")");
     program.add_option("--state", plain_.state,
                        "directory for trace, logs and history (default: " + os::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
-    program.add_option("--users", users_, "own or all: who may attach")->capture_default_str();
+    program.add_option("--users", users_, "own or all: users who may attach")->capture_default_str();
     program
         .add_option("--connections-per-user", plain_.connections_per_user,
-                    "at most; a job takes one, and one for each of its processes")
+                    "limit; a job takes one, and one more for each of its processes")
         ->capture_default_str();
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
 }
@@ -130,22 +129,24 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{});
     if (!capacity_.empty() && options.capacity < kCapacityMin)
-        throw CLI::ValidationError("--capacity", "is at least 1MiB, not '" + capacity_ + "'");
+        throw CLI::ValidationError("--capacity", "must be at least 1MiB; got '" + capacity_ + "'");
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
-    if (paging_ != "on" && paging_ != "off") throw CLI::ValidationError("--paging", "is on or off, not '" + paging_ + "'");
+    if (paging_ != "on" && paging_ != "off")
+        throw CLI::ValidationError("--paging", "must be on or off; got '" + paging_ + "'");
     options.paging = paging_ == "on";
-    if (users_ != "own" && users_ != "all") throw CLI::ValidationError("--users", "is own or all, not '" + users_ + "'");
+    if (users_ != "own" && users_ != "all")
+        throw CLI::ValidationError("--users", "must be own or all; got '" + users_ + "'");
     options.all_users = users_ == "all";
     const auto mps = mps_mode_from(mps_);
-    if (!mps) throw CLI::ValidationError("--mps", "is auto, on or off, not '" + mps_ + "'");
+    if (!mps) throw CLI::ValidationError("--mps", "must be auto, on or off; got '" + mps_ + "'");
     options.mps = *mps;
     const auto level = log_level_from(log_level_);
-    if (!level) throw CLI::ValidationError("--log-level", "is error, warning, info or debug, not '" + log_level_ + "'");
+    if (!level) throw CLI::ValidationError("--log-level", "must be error, warning, info or debug; got '" + log_level_ + "'");
     options.log_level = *level;
     if (min_turn_ms_ && !(*min_turn_ms_ >= 0 && *min_turn_ms_ <= 60'000))
-        throw CLI::ValidationError("--min-turn-ms", "is from 0 to 60000");
+        throw CLI::ValidationError("--min-turn-ms", "must be from 0 to 60000");
     if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
-        throw CLI::ValidationError("--rehome-after-s", "is from 0 to 86400");
+        throw CLI::ValidationError("--rehome-after-s", "must be from 0 to 86400");
     if (const unsigned most = options.connections_per_user; most < 1 || most > kConnectionsMax)
         throw CLI::ValidationError("--connections-per-user",
                                    fmt::format("must be from 1 to {}; got '{}'", kConnectionsMax, most));

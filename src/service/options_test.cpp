@@ -136,7 +136,7 @@ TEST_F(ServiceOptionsTest, MpsHasThreeModes) {
     EXPECT_EQ(parse({"--mps", "auto"}).options.mps, MpsMode::kAuto);
     EXPECT_EQ(parse({"--mps", "on"}).options.mps, MpsMode::kOn);
     EXPECT_EQ(parse({"--mps", "off"}).options.mps, MpsMode::kOff);
-    EXPECT_EQ(parse({"--mps", "maybe"}).error, "--mps: is auto, on or off, not 'maybe'");
+    EXPECT_EQ(parse({"--mps", "maybe"}).error, "--mps: must be auto, on or off; got 'maybe'");
 }
 
 TEST_F(ServiceOptionsTest, TheRowsAboveAreAllThereIs) {
@@ -270,7 +270,7 @@ TEST_F(ServiceOptionsTest, TheFileIsNamedForWhatStandsInItOnly) {
     const std::string error = parse_file("lanes = 2\npolicy = \"rr\"\n", {"--policy", "nope"}).error;
     EXPECT_EQ(error, "--policy: there is no policy 'nope'");
     EXPECT_EQ(parse_file("policy = \"nope\"\n").error, file() + ": --policy: there is no policy 'nope'");
-    EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: is at least 1MiB, not '12'");
+    EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: must be at least 1MiB; got '12'");
 }
 
 TEST_F(ServiceOptionsTest, TheSocketFollowsTheEnvironmentUnlessItIsGiven) {

@@ -24,7 +24,7 @@ Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
     if (options.capacity == Bytes{}) return there;
     // A machine's memory may be overdrawn, a GPU's may not.
     if (memory.traits().is_host || options.capacity <= there) return options.capacity;
-    log(LogLevel::kWarning, "the GPU has {}, so that is the capacity, and not {}", format_bytes(there),
+    log(LogLevel::kWarning, "the GPU has only {}; using that as the capacity instead of {}", format_bytes(there),
         format_bytes(options.capacity));
     return there;
 }

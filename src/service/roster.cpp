@@ -16,7 +16,7 @@ bool write_roster(const std::string& path, const std::vector<RosterEntry>& entri
              << e.persistent.count << '\n';
     }
     const Result<os::Written> written = os::replace_file(path, text.str());
-    if (!written) log(LogLevel::kWarning, "the roster is not kept: {}", written.error());
+    if (!written) log(LogLevel::kWarning, "cannot write the roster: {}", written.error());
     return written.ok();
 }
 

@@ -38,7 +38,7 @@ void RunHistory::record(history::Run run) {
     if (!store_ || run.keys.command == 0) return;
     run.ended_at_s = os::unix_time_s();
     const Result<bool> recorded = store_->record(run);
-    if (!recorded) log(LogLevel::kWarning, "a run is not remembered: {}", recorded.error());
+    if (!recorded) log(LogLevel::kWarning, "cannot record a run in the history: {}", recorded.error());
 }
 
 }  // namespace salus::service

@@ -290,7 +290,7 @@ void Server::accept_all() {
 void Server::accept_failed(int why) {
     const bool none_left = why == EAGAIN;
     if (none_left && std::exchange(told_of_no_descriptors_, false)) {
-        log_of_peer(LogLevel::kInfo, "all connections that waited are accepted");
+        log_of_peer(LogLevel::kInfo, "accepted all waiting connections");
     }
     if (why != EMFILE && why != ENFILE && why != ENOBUFS && why != ENOMEM) return;
     watch_listener(false);
@@ -364,8 +364,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
         return this->attach(connection, received, *attach);
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
-    log_of_peer(LogLevel::kWarning, "pid {} is dropped: a message out of place", connection.peer.pid);
-    refuse(connection, "a message out of place");
+    log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
+    refuse(connection, "an unexpected message");
     return false;
 }
 
@@ -390,7 +390,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     if (!descriptors.pidfd) return false;  // gone already
     if (const ClientOn before = client_in_process(session->process.pid)) {
         if (!before.session->disconnected) {
-            refuse(connection, "this process is attached already");
+            refuse(connection, "this process is already attached");
             return false;
         }
         before.shell().died(*before.session);  // who comes again has left its lane
@@ -402,9 +402,9 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         return false;
     };
     session->page = map_page(received.descriptors[0]);
-    if (!session->page || !descriptors.notify) return turn_away("no control page came along");
+    if (!session->page || !descriptors.notify) return turn_away("the control page is missing");
     if (!watch(descriptors.notify.get(), Watch::kNotify, connection.id, EPOLLIN | EPOLLET)) {
-        return turn_away("the descriptor it notifies through cannot be watched");
+        return turn_away("cannot watch the descriptor through which it notifies");
     }
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
@@ -446,7 +446,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     const bool offered = !device.mps_for_new_jobs().empty();
     job.joins_mps = job.joins_mps || (offered && jobs_.on_mps_of(device.id()) < Mps::kClientsMax);
     if (offered && !job.joins_mps) {
-        log(LogLevel::kWarning, "job {} ({}) runs without MPS: it takes {} jobs at most", job.id, job.name,
+        log(LogLevel::kWarning, "job {} ({}) runs without MPS, which takes at most {} jobs", job.id, job.name,
             Mps::kClientsMax);
     }
     if (job.joins_mps) running.mps = wire::Text<128>(device.mps());

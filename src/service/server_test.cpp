@@ -193,7 +193,7 @@ TEST_F(ServerTest, OnlyASocketIsReplaced) {
     std::ofstream(options_.socket) << "of the user";
     const auto refused = Server::open(options_);
     ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error(), options_.socket + " is there, and is no socket");
+    EXPECT_EQ(refused.error(), options_.socket + " exists and is not a socket");
     EXPECT_EQ(fs::file_size(options_.socket), 11u);
 }
 
@@ -455,7 +455,7 @@ TEST_F(ServerTest, TimesOnThePageMayBeAnything) {
     EXPECT_TRUE(attach());
 }
 
-// A share that is next to nothing is a figure that cannot be: time divided by it would be infinite, and no policy can rank
+// A share that is next to nothing is an impossible figure: time divided by it would be infinite, and no policy can rank
 // that. One client must not cost all the others their policy.
 TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     for (const double weight : {5e-324, 1e-300, 1e-100}) {

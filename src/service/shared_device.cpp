@@ -79,7 +79,7 @@ std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) 
     };
     const bool offered = std::exchange(offers_mps_, wants(mps_mode_)) && mps_;
     if (!offers_mps_ && wants(MpsMode::kAuto))
-        return "the service was started with --mps off: lanes take turns on the GPU until it is started without";
+        return "the service was started with --mps off: lanes take turns on the GPU until it restarts without that option";
     if (!offers_mps_ || offered) return "";
     if (!mps_) {
         Result<std::unique_ptr<Mps>> started = Mps::start(mps_directory(), identity(), patience);
@@ -99,17 +99,17 @@ std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) 
 void SharedDevice::find_mps_of_earlier_service() {
     if (offers_mps_ || !traits().has_contexts) return;
     take_mps(Mps::find(mps_directory(), identity()));
-    if (mps_) log(LogLevel::kInfo, "an earlier service has left MPS: new jobs run without it");
+    if (mps_) log(LogLevel::kInfo, "MPS of an earlier service still runs; new jobs do not use it");
 }
 
 void SharedDevice::take_mps(std::unique_ptr<Mps> mps) {
     mps_ = std::move(mps);
     if (mps_ && !server_.watch_mps(id_, mps_->pidfd()))
-        log(LogLevel::kWarning, "epoll: {}; nobody will notice if MPS ends", std::strerror(errno));
+        log(LogLevel::kWarning, "epoll: {}; the service will not notice if MPS ends", std::strerror(errno));
 }
 
 void SharedDevice::mps_is_gone() {
-    log(LogLevel::kError, "MPS is gone: {}; jobs from here on take turns on the GPU without it", mps_->why_gone());
+    log(LogLevel::kError, "MPS is gone: {}; new jobs take turns on the GPU without it", mps_->why_gone());
     mps_.reset();
 }
 

@@ -20,7 +20,7 @@ TraceFile::TraceFile(std::string directory, Bytes limit, const std::string& head
 bool TraceFile::open() {
     file_ = os::open_file(current_, os::Open::kReplace);
     written_ = {};
-    if (!file_) log(LogLevel::kWarning, "no trace is kept: {}: {}", current_, std::strerror(errno));
+    if (!file_) log(LogLevel::kWarning, "cannot record a trace: {}: {}", current_, std::strerror(errno));
     return static_cast<bool>(file_);
 }
 
@@ -69,14 +69,14 @@ void TraceFile::write(std::string_view text) {
     if (!file_) return;
     if (written_.count + static_cast<std::int64_t>(text.size()) > limit_.count / 2) {
         if (std::rename(current_.c_str(), previous_.c_str()) != 0) {
-            log(LogLevel::kWarning, "the trace ends here: {}: {}", previous_, std::strerror(errno));
+            log(LogLevel::kWarning, "recording of the trace stops: {}: {}", previous_, std::strerror(errno));
             return file_.reset();
         }
         if (!open()) return;
     }
     written_.count += static_cast<std::int64_t>(text.size());
     if (os::write_all(file_.get(), text)) return;
-    log(LogLevel::kWarning, "the trace ends here: {}: {}", current_, std::strerror(errno));
+    log(LogLevel::kWarning, "recording of the trace stops: {}: {}", current_, std::strerror(errno));
     file_.reset();
 }
 

@@ -241,7 +241,7 @@ TEST_F(TraceFileTest, WithoutAPlaceNothingIsRecordedAndThatIsSaidOnce) {
         EXPECT_EQ(recorded.trace.written(), Bytes{});
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
-    EXPECT_EQ(lines_of(said, "no trace is kept"), 1u) << said;
+    EXPECT_EQ(lines_of(said, "cannot record a trace"), 1u) << said;
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 

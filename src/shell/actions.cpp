@@ -34,7 +34,7 @@ void Shell::send(ClientId id, const wire::Message& message) {
 
 void Shell::sent(Session& session, Connections::Sent outcome) {
     if (outcome == Connections::Sent::kYes) return;
-    if (outcome == Connections::Sent::kFull) complain(session, "it does not read what it is sent");
+    if (outcome == Connections::Sent::kFull) complain(session, "it does not read its messages");
     disconnected(session);
 }
 
@@ -57,7 +57,7 @@ void Shell::perform(const action::Grant& a) {
         return next ? Granted{*next, true} : Granted{word, false};
     });
     if (!step.done) {  // it waited when the engine was told so; only a client that writes nonsense does not any more
-        complain(*session, "its control word makes no sense");
+        complain(*session, "its control word is invalid");
         return disconnected(*session);
     }
     to_wake_.push_back(a.client);
@@ -207,7 +207,7 @@ void Shell::perform(const action::Drop& a) {
 }
 
 void Shell::perform(const action::FallBack& a) {
-    log(LogLevel::kError, "the policy misbehaves ({}); {} rules from here on", name_of(a.fault), engine_.policy().info.name);
+    log(LogLevel::kError, "the policy misbehaves ({}); {} takes over", name_of(a.fault), engine_.policy().info.name);
 }
 
 void Shell::perform(const action::Admit& a) {

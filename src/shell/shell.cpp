@@ -197,7 +197,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
                           attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
                           in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
                           in_range(attach.iteration_time_ns);
-    if (!sensible) return Error{"a figure that cannot be"};
+    if (!sensible) return Error{"an impossible figure"};
     SALUS_CHECK(session->id != kNoClient && !sessions_.contains(session->id), "a client attaches with a free id");
     session->job = attach.job;
     session->name = std::string(attach.name.view());
@@ -273,10 +273,10 @@ bool Shell::message(Session& session, const wire::Message& message) {
     } else if (const auto* u = std::get_if<wire::Unpageable>(&message)) {
         feed(event::Unpageable{id, u->for_good != 0});
     } else if (const auto* o = std::get_if<wire::Observe>(&message)) {
-        if (!in_range(o->persistent)) return complain(session, "a figure that cannot be");
+        if (!in_range(o->persistent)) return complain(session, "an impossible figure");
         feed(event::Observe{id, Bytes{static_cast<std::int64_t>(o->persistent)} + session.overhead});
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
-        if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "a figure that cannot be");
+        if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "an impossible figure");
         look_at_holders();
         session.need = n->number;
         session.asks = true;
@@ -462,7 +462,7 @@ void Shell::look_whether_asleep(Session& session) {
     const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
     if (asleep == session.asleep) return;
     log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.process.pid,
-        asleep ? "does nothing in the middle of an iteration" : "goes on with its iteration");
+        asleep ? "does nothing in the middle of an iteration" : "continues its iteration");
     set_inert(session, &Session::asleep, asleep);
 }
 
@@ -486,7 +486,7 @@ void Shell::tick() {
         const bool stopped = ports_.processes.is_stopped(session->process.pid);
         if (stopped != session->stopped) {
             log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->process.pid,
-                stopped ? "is stopped" : "goes on");
+                stopped ? "is stopped" : "continues");
             set_inert(*session, &Session::stopped, stopped);
         }
         look_whether_asleep(*session);
@@ -578,7 +578,7 @@ void Shell::set_min_turn() {
     const Duration wanted = std::min((Duration{costs[costs.size() / 2]} + kGrantCost) * 100, kMinTurnMost);
     const Duration present = engine_.options().min_turn;
     if (wanted.ns * 5 > present.ns * 4 && wanted.ns * 4 < present.ns * 5) return;  // much the same
-    log(LogLevel::kDebug, "a switch costs {:.2f} ms: turns last {:.0f} ms at least", wanted.seconds() * 10,
+    log(LogLevel::kDebug, "a switch costs {:.2f} ms; turns last at least {:.0f} ms", wanted.seconds() * 10,
         wanted.seconds() * 1e3);
     feed(event::SetMinTurn{wanted});
 }

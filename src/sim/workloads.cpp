@@ -161,7 +161,7 @@ std::vector<Job> uniform(std::size_t count, std::uint64_t seed) {
 }
 
 constexpr auto kWorkloads = std::to_array<WorkloadInfo>({
-    {"salus-100", "the Salus paper's 100-job trace, as recovered; the seed draws the models", 100, salus_100},
+    {"salus-100", "the Salus paper's 100-job trace, reconstructed; the seed draws the models", 100, salus_100},
     {"tuning-300", "hyper-parameter tuning: 300 equal jobs of 500 iterations, like superres_128", 300, tuning_superres},
     {"tuning-300-resnet50", "the same with jobs like resnet50_50", 300, tuning_resnet50},
     {"inference-42", "14 models x 3, small requests at random times", 42, inference_42},

@@ -8,10 +8,10 @@
 namespace salus::wire {
 namespace {
 
-constexpr const char* kNothingToSet = "set what? priority=N, weight=X or iterations=N";
-constexpr const char* kBadPriority = "priority: is a whole number from -1000000 to 1000000";
-constexpr const char* kBadWeight = "weight: is from 0.000001 to 1000000";
-constexpr const char* kBadIterations = "iterations: is a whole number from 0 (not known) to 1000000000000000";
+constexpr const char* kNothingToSet = "nothing to set: give priority=N, weight=X or iterations=N";
+constexpr const char* kBadPriority = "priority must be a whole number from -1000000 to 1000000";
+constexpr const char* kBadWeight = "weight must be from 0.000001 to 1000000";
+constexpr const char* kBadIterations = "iterations must be a whole number from 0 (unknown) to 1000000000000000";
 
 bool is_weight(double value) { return value >= kWeightMin && value <= kWeightMax; }
 
@@ -24,7 +24,7 @@ Result<Assignments> parse_assignments(const std::vector<std::string_view>& words
         const std::size_t equals = word.find('=');
         const std::string_view key = word.substr(0, equals);
         const bool known = key == "priority" || key == "weight" || key == "iterations";
-        if (!known) return Error{"cannot set '" + std::string(key) + "': there are priority, weight and iterations"};
+        if (!known) return Error{"cannot set '" + std::string(key) + "'; only priority, weight and iterations can be set"};
         const auto value = equals == std::string_view::npos ? std::nullopt : parse_number(word.substr(equals + 1));
         if (!value) return Error{"'" + std::string(word) + "' is not NAME=NUMBER"};
         const bool whole = *value == std::floor(*value);

@@ -22,16 +22,16 @@ TEST(Assignments, WhatMakesNoSenseIsRefusedWithTheRange) {
         std::vector<std::string_view> words;
         std::string_view says;
     } rows[] = {
-        {{}, "set what? priority=N, weight=X or iterations=N"},
-        {{"colour=red"}, "cannot set 'colour': there are priority, weight and iterations"},
-        {{"colour"}, "cannot set 'colour': there are priority, weight and iterations"},
+        {{}, "nothing to set: give priority=N, weight=X or iterations=N"},
+        {{"colour=red"}, "cannot set 'colour'; only priority, weight and iterations can be set"},
+        {{"colour"}, "cannot set 'colour'; only priority, weight and iterations can be set"},
         {{"weight"}, "'weight' is not NAME=NUMBER"},
         {{"weight=red"}, "'weight=red' is not NAME=NUMBER"},
-        {{"weight=0"}, "weight: is from 0.000001 to 1000000"},
-        {{"weight=1e-300"}, "weight: is from 0.000001 to 1000000"},
-        {{"priority=1", "priority=0.5"}, "priority: is a whole number from -1000000 to 1000000"},
-        {{"priority=1000001"}, "priority: is a whole number from -1000000 to 1000000"},
-        {{"iterations=-5"}, "iterations: is a whole number from 0 (not known) to 1000000000000000"},
+        {{"weight=0"}, "weight must be from 0.000001 to 1000000"},
+        {{"weight=1e-300"}, "weight must be from 0.000001 to 1000000"},
+        {{"priority=1", "priority=0.5"}, "priority must be a whole number from -1000000 to 1000000"},
+        {{"priority=1000001"}, "priority must be a whole number from -1000000 to 1000000"},
+        {{"iterations=-5"}, "iterations must be a whole number from 0 (unknown) to 1000000000000000"},
     };
     for (const auto& row : rows) {
         const Result<Assignments> made = parse_assignments(row.words);
@@ -58,21 +58,21 @@ TEST(Assignments, AMessageIsNotBelieved) {
         return wanted ? "" : wanted.error();
     };
     SetJob message;
-    EXPECT_EQ(refusal(message), "set what? priority=N, weight=X or iterations=N");
+    EXPECT_EQ(refusal(message), "nothing to set: give priority=N, weight=X or iterations=N");
     message.fields = SetJob::kPriority | SetJob::kWeight | SetJob::kIterations;
     EXPECT_EQ(refusal(message), "");
     for (const std::int32_t priority : {kPriorityMax + 1, -kPriorityMax - 1, std::numeric_limits<std::int32_t>::min()}) {
         message.priority = priority;
-        EXPECT_EQ(refusal(message), "priority: is a whole number from -1000000 to 1000000");
+        EXPECT_EQ(refusal(message), "priority must be a whole number from -1000000 to 1000000");
     }
     message.priority = 0;
     for (const double weight : {0.0, -1.0, 1e-300, 1e7, std::nan(""), std::numeric_limits<double>::infinity()}) {
         message.weight = weight;
-        EXPECT_EQ(refusal(message), "weight: is from 0.000001 to 1000000");
+        EXPECT_EQ(refusal(message), "weight must be from 0.000001 to 1000000");
     }
     message.weight = 1;
     message.iterations = kIterationsMax + 1;
-    EXPECT_EQ(refusal(message), "iterations: is a whole number from 0 (not known) to 1000000000000000");
+    EXPECT_EQ(refusal(message), "iterations must be a whole number from 0 (unknown) to 1000000000000000");
     message.fields = SetJob::kPriority;
     EXPECT_EQ(refusal(message), "") << "what is not to be set may be anything";
 }

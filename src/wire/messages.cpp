@@ -94,7 +94,7 @@ Result<Message> decode(std::span<const std::byte> packet) {
     if (packet.size() != kMessageSize) return Error{"a message of " + std::to_string(packet.size()) + " bytes"};
     Header header;
     std::memcpy(&header, packet.data(), sizeof header);
-    if (header.magic != kMagic) return Error{"not a message of ours"};
+    if (header.magic != kMagic) return Error{"not a Salus message"};
     if (header.version != kVersion) {
         return Error{"speaks protocol version " + std::to_string(header.version) + ", not " + std::to_string(kVersion)};
     }

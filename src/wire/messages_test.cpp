@@ -182,7 +182,7 @@ TEST(Messages, WithoutOurMagicAreNone) {
     for (std::size_t bit = 0; bit < 32; ++bit) {
         Packet packet = encode(Leave{});
         packet[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
-        EXPECT_EQ(fault_in(packet), "not a message of ours");
+        EXPECT_EQ(fault_in(packet), "not a Salus message");
         EXPECT_EQ(version_of(packet), 0u);
     }
 }

@@ -107,7 +107,7 @@ class OnGpu(unittest.TestCase):
 
     def test_a_torch_without_cuda_is_left_alone(self):
         torch = self.import_torch(version=None)
-        self.assertIn("made without CUDA; the job runs without sharing", self.said.getvalue())
+        self.assertIn("built without CUDA; the job runs without sharing", self.said.getvalue())
         self.assertEqual(torch.queued, [])
 
     def test_it_attaches_when_cuda_starts_and_not_before(self):

@@ -31,7 +31,7 @@ _REFUSALS = {
     1: "it was compiled for another version of Salus",
     2: "this torch has no CUDA allocator",
     3: "torch's caching of CUDA memory is turned off",
-    4: "it is there already",
+    4: "it is already installed",
 }
 
 
@@ -43,7 +43,7 @@ def install(torch, client):
     """Serves the large CUDA tensors on the client's GPU from its memory. Why that is impossible, or nothing."""
     try:
         if not torch.version.cuda:
-            raise Impossible("this torch is made without CUDA")
+            raise Impossible("this torch was built without CUDA")
         path = compiled(torch)
         try:
             function = ctypes.CDLL(path).salus_torch_install
@@ -70,7 +70,7 @@ def outlook():
         return ""
     about = "torch %s" % torch.__version__
     if not torch.version.cuda:
-        return about + " is made without CUDA: it does not use the GPU"
+        return about + " was built without CUDA: it does not use the GPU"
     try:
         if os.path.exists(_trusted(os.path.join(_cache_folder(), "torch", _name(torch)))):
             return about + ": its tensors will be in lanes"
@@ -107,7 +107,7 @@ def _cache_folder():
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(cache):
-        raise Impossible("there is no home for the allocator for torch: XDG_CACHE_HOME can name a folder")
+        raise Impossible("no home directory for the compiled torch allocator; set XDG_CACHE_HOME")
     return os.path.join(cache, "salus")
 
 

@@ -52,7 +52,7 @@ public:
         for (std::size_t i = first; i < std::min(all.size(), end); ++i) {
             int descriptor = -1;
             const cuda::Status status = driver_.memory_export(&descriptor, all[i], cuda::kHandleTypeDescriptor, 0);
-            if (status != kSuccess) return Error{"a lane cannot be passed on: " + driver_.name_of(status)};
+            if (status != kSuccess) return Error{"a lane's memory cannot be passed to clients: " + driver_.name_of(status)};
             descriptors.emplace_back(descriptor);
         }
         return descriptors;

@@ -16,7 +16,7 @@ Loaded load() {
     Loaded loaded;
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        loaded.why_not = "there is no CUDA driver here (libcuda.so.1)";
+        loaded.why_not = "no CUDA driver found (libcuda.so.1)";
         return loaded;
     }
 #define SALUS_CUDA_LOOK_UP(member, symbol, parameters)                                                 \

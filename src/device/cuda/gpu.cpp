@@ -25,7 +25,7 @@ Result<Gpu> open_gpu(const std::string& uuid) {
     if (!loaded) return Error{loaded.error()};
     const Driver& driver = *loaded.value();
     const Status status = driver.init(0);
-    if (status != kSuccess) return Error{"the CUDA driver does not start: " + driver.name_of(status)};
+    if (status != kSuccess) return Error{"the CUDA driver failed to start: " + driver.name_of(status)};
     int count = 0;
     driver.device_count(&count);
     if (count == 0) return Error{"there is no GPU, or CUDA_VISIBLE_DEVICES hides it"};

@@ -59,7 +59,7 @@ public:
         const auto found = lanes_.find(lane);
         if (found == lanes_.end()) return Error{"there is no such lane"};
         files.push_back(os::duplicate(found->second.file.get()));
-        if (!files[0]) return Error{std::string("a lane cannot be passed on: ") + std::strerror(errno)};
+        if (!files[0]) return Error{std::string("a lane's memory cannot be passed to clients: ") + std::strerror(errno)};
         return files;
     }
 
