@@ -12,11 +12,11 @@ struct CodeRange {
 
 constexpr auto kControls = std::to_array<CodeRange>({{0, 0x1f},
                                                      {0x7f, 0x9f},
-                                                     {0x061c, 0x061c},  // marks that turn the direction of writing,
-                                                     {0x200e, 0x200f},  // also of what stands beside the name
+                                                     {0x061c, 0x061c},  // marks that change the direction of writing,
+                                                     {0x200e, 0x200f},  // also of the text beside the name
                                                      {0x2028, 0x202e},
                                                      {0x2066, 0x206f},
-                                                     {0xfff9, 0xfffb},  // annotations, and tags: not seen
+                                                     {0xfff9, 0xfffb},  // annotations and tags: invisible
                                                      {0xe0000, 0xe007f}});
 
 }  // namespace

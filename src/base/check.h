@@ -1,6 +1,6 @@
 // Assertions that stay on in every build.
 //
-// A failed SALUS_CHECK is an error of ours. In our own processes it prints one line and aborts; the swarm of the
+// A failed SALUS_CHECK is a bug in Salus. In our own processes it prints one line and aborts; the swarm of the
 // simulator and the tests install a handler that throws instead, so that they can name the seed.
 #pragma once
 

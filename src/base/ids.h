@@ -8,11 +8,11 @@ namespace salus {
 
 /// The devices of a service, numbered from 0.
 enum class DeviceId : std::uint32_t {};
-/// Given out by the shell of a device; small, and free for reuse once the client has left or died.
+/// Assigned by the shell of a device; small, and reused once the client has left or died.
 enum class ClientId : std::uint32_t {};
-/// Given out by the service, in the order in which jobs come; a restart of the service changes none.
+/// Assigned by the service in order of arrival; kept when the service restarts.
 enum class JobId : std::uint32_t {};
-/// Given out by the engine; never reused.
+/// Assigned by the engine; never reused.
 enum class LaneId : std::uint32_t {};
 /// The operating system's user id.
 enum class UserId : std::uint32_t {};
@@ -21,7 +21,7 @@ inline constexpr ClientId kNoClient{0xffffffffu};
 inline constexpr JobId kNoJob{0};
 inline constexpr LaneId kNoLane{0xffffffffu};
 
-/// A client among all of a service: each device has clients of its own, numbered by itself.
+/// Identifies a client within a service: each device numbers its own clients.
 struct ClientHandle {
     DeviceId device{};
     ClientId client = kNoClient;

@@ -1,4 +1,4 @@
-// What an operation that can fail for ordinary reasons returns: a value, or one line saying what went wrong.
+// The result of an operation that can fail for ordinary reasons: a value, or one line that says what went wrong.
 #pragma once
 
 #include <string>

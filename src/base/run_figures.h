@@ -7,7 +7,7 @@
 
 namespace salus {
 
-/// What a run showed of a job. Zeros: not known.
+/// What a run has shown about a job. Zero: unknown.
 struct RunFigures {
     std::uint64_t iterations = 0;
     Duration iteration_time;

@@ -1,4 +1,4 @@
-// Reading what people type: numbers, sizes, names; and what programs say.
+// Parses what people type (numbers, sizes, names) and what programs print.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ std::optional<Bytes> parse_bytes(std::string_view text);
 /// "15.9 GiB", "512 MiB".
 std::string format_bytes(Bytes bytes);
 
-/// The known name nearest to what was typed, if it is near enough to be what was meant.
+/// The known name nearest to the typed one, if it is near enough to be a typing error.
 std::optional<std::string_view> nearest_name(std::string_view typed, std::span<const std::string_view> known);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 
-/// The last one that is not empty.
+/// The last line that is not empty.
 std::string last_line_of(std::istream& text);
 
 }  // namespace salus

@@ -1,7 +1,7 @@
 // Durations and instants in whole nanoseconds.
 //
-// Our own types and not std::chrono, so that pure code cannot reach a clock even by accident: an Instant is only
-// ever what a shell (the service or the simulator) says it is.
+// These are not std::chrono types, so that pure code cannot reach a clock even by accident: an Instant comes only from a
+// shell (the service or the simulator).
 #pragma once
 
 #include <compare>

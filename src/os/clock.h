@@ -9,7 +9,7 @@ namespace salus::os {
 
 /// CLOCK_MONOTONIC: the same clock in every process of the machine.
 Instant now();
-/// The same, as it stands on control pages.
+/// The same, in the form used on control pages.
 std::uint64_t now_ns();
 /// Seconds since 1970.
 double unix_time_s();
@@ -20,7 +20,7 @@ struct TimeOfDay {
     int second = 0;
     int millisecond = 0;
 };
-/// As the user's clock shows it.
+/// Local time, as the user's clock shows it.
 TimeOfDay local_time_of_day();
 
 /// A signal that is handled ends it early.

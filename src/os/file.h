@@ -16,39 +16,39 @@ namespace salus::os {
 
 enum class Open {
     kRead,
-    kReadWrite,  ///< made if need be
-    kAppend,     ///< made if need be
-    kReplace,    ///< emptied, or made; each write goes to its end
-    kNew,        ///< an error if it is there
-    kDirectory,  ///< itself, not a link to one
+    kReadWrite,  ///< created if missing
+    kAppend,     ///< created if missing
+    kReplace,    ///< emptied, or created; each write goes to its end
+    kNew,        ///< an error if the file exists
+    kDirectory,  ///< a directory itself, not a link to one
 };
-/// errno says why there is none. `mode` is for a file that is made.
+/// On failure the descriptor is empty and errno says why. `mode` is for a file that is created.
 Descriptor open_file(const std::string& path, Open how, unsigned mode = 0600);
 /// A second descriptor of the same file.
 Descriptor duplicate(int file);
 
-/// The file is known by this number, too, also to a program that this process becomes.
+/// Makes the file available under this descriptor number, too, and keeps it open across exec.
 void put_at(int file, int number);
-/// The end to read from and the one to write to. Nothing, and errno, if there is none.
+/// The end to read from and the end to write to. Nothing, with errno set, on failure.
 std::optional<std::pair<Descriptor, Descriptor>> make_pipe();
 
 /// Errors say "cannot open 'path': why" and the like.
 Result<std::string> read_file(const std::string& path);
 struct Written {};
 Result<Written> write_file(const std::string& path, std::string_view content);
-/// Whoever reads it, whenever we are killed, finds the old content or the new one, as a whole.
+/// Atomic: even if we are killed, readers find either the whole old content or the whole new content.
 Result<Written> replace_file(const std::string& path, std::string_view content);
 
-/// False, and errno, if not all of it could be written. A small text is written at once, or not at all.
+/// False, with errno set, if not all of it could be written. A small text is written completely or not at all.
 bool write_all(int file, std::string_view text);
 bool write_all_at(int file, std::span<const std::byte> bytes, std::int64_t position);
 
-/// Memory that is passed on as a file, and can be sealed. errno says why there is none.
+/// Memory that can be passed to other processes as a file, and sealed. On failure errno says why.
 Descriptor make_memory_file(const char* name);
 bool seal_size(int memory_file);
-/// Neither can further seals be added.
+/// Also forbids further seals.
 bool seal_against_shrinking(int memory_file);
-/// Of this size, and it stays at least that large.
+/// Whether it has this size and cannot shrink below it.
 bool has_lasting_size(int memory_file, std::size_t size);
 
 }  // namespace salus::os

@@ -1,4 +1,4 @@
-// Waiting for the low half of a word to change, and waking who waits, across processes.
+// Waits for the low half of a word to change, and wakes the waiters, across processes.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace salus::os {
 
-/// Returns when somebody wakes it, the low half of the word is not that of `seen`, or time is up. False: a signal came
+/// Returns when woken, when the low half of the word differs from that of `seen`, or when time is up. False: a signal came
 /// first.
 bool wait_on(std::atomic<std::uint64_t>& word, std::uint64_t seen, Duration at_most);
 

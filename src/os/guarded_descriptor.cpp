@@ -10,7 +10,7 @@
 namespace salus::os {
 namespace {
 
-/// Where our numbers begin: below 1024, which is as far as select() and the usual limit go.
+/// Our numbers begin here: below 1024, the limit of select() and the usual ulimit.
 int out_of_reach() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
@@ -27,7 +27,7 @@ GuardedDescriptor::GuardedDescriptor(Descriptor descriptor) {
     const int moved = from > 0 ? ::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, from) : -1;
     fd_ = moved >= 0 ? moved : descriptor.release();
     struct stat status {};
-    if (::fstat(fd_, &status) != 0) return;  // then it is never taken for ours
+    if (::fstat(fd_, &status) != 0) return;  // then it never counts as ours
     device_ = status.st_dev;
     inode_ = status.st_ino;
 }

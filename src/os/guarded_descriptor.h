@@ -1,8 +1,8 @@
 // A descriptor of ours inside somebody else's process.
 //
-// The process may close every descriptor it finds, as daemons do, and the number then comes to mean a file of its own. So a
-// guarded descriptor lies above the numbers that such loops usually reach, remembers which file it is, and is looked at
-// before each use: it is never used, and never closed, once its number means something else.
+// The process may close every descriptor it finds, as daemons do. The number may then be reused for a file of the process.
+// So a guarded descriptor lies above the numbers that such loops usually reach, remembers its inode, and is checked before
+// each use. Once its number means another file, it is neither used nor closed.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ namespace salus::os {
 class GuardedDescriptor {
 public:
     GuardedDescriptor() = default;
-    /// REQUIRES: of its own inode (a file, memfd or socket; all eventfds share one).
+    /// REQUIRES: the file has an inode of its own (a file, memfd or socket; all eventfds share one).
     explicit GuardedDescriptor(Descriptor descriptor);
     GuardedDescriptor(GuardedDescriptor&& other) noexcept;
     GuardedDescriptor& operator=(GuardedDescriptor&& other) noexcept;
@@ -22,7 +22,7 @@ public:
 
     /// The number; -1 if there is none, or if it no longer means our file. Costs a system call.
     int get() const;
-    /// There was one, and it is no longer ours.
+    /// There was a descriptor, and its number no longer means our file.
     bool lost() const { return fd_ >= 0 && get() < 0; }
     explicit operator bool() const { return fd_ >= 0; }
     void reset();

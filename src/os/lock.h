@@ -1,4 +1,4 @@
-// Locks that other processes see, and that end with their holder.
+// Locks between processes, released when their holder ends.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@
 
 namespace salus::os {
 
-/// A file to lock: made if need be, closed to others.
+/// A file to lock: created if missing, not accessible to other users.
 Result<Descriptor> open_lock(const std::string& path);
 
-/// Holds the lock on an open file or directory until its descriptor is closed. False: another process holds it. A killed
-/// holder's lock may last for a moment, so it is tried again until patience ends, or `holder_is_alive`. Where the file
-/// system has no locks, everybody gets it.
+/// Takes the lock on an open file or directory, until its descriptor is closed. False: another process holds it. The lock of
+/// a killed holder may last for a moment, so this retries until patience ends or `holder_is_alive` says so. On a file system
+/// without locks, everybody gets the lock.
 bool take_lock(
     int file, Duration patience, const std::function<bool()>& holder_is_alive = [] { return false; });
 

@@ -10,13 +10,13 @@
 namespace salus::os {
 namespace {
 
-/// Nothing if it is not set, or is set to nothing.
+/// Nothing if it is unset or empty.
 std::optional<std::string> variable(const char* name) {
     const char* value = std::getenv(name);
     return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-/// One that names a directory for all programs: a relative one is invalid, as the XDG specification has it.
+/// A variable that names a directory for all programs: by the XDG specification, a relative path is invalid.
 std::optional<std::string> directory_in(const char* name) {
     const auto value = variable(name);
     return value && value->starts_with('/') ? value : std::nullopt;

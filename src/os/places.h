@@ -5,13 +5,13 @@
 
 namespace salus::os {
 
-/// Where services listen: `socket` in the directory of the user's own, or of the system's.
+/// Where services listen: `socket` in the user's own directory, or in the system's.
 std::string user_socket();
 inline constexpr const char* kSystemSocket = "/run/salus/socket";
 /// The one to talk to: $SALUS_SOCKET, else the user's if there is one, else the system's if there is one, else the user's.
 std::string default_socket();
 
-/// A directory of Salus's below the one that the variable names, else below the user's home, else in /tmp.
+/// The directory of Salus below the one that the variable names, else below the user's home, else in /tmp.
 std::string user_directory(const char* variable, const char* below_home);
 /// Where a service keeps trace, logs and history unless told otherwise: $SALUS_STATE, else the user's.
 std::string default_state_directory();

@@ -1,4 +1,4 @@
-// Waiting until descriptors can be read from.
+// Waits until descriptors are readable.
 #pragma once
 
 #include <signal.h>
@@ -10,12 +10,11 @@
 
 namespace salus::os {
 
-/// For as long as it takes.
+/// No time limit.
 inline constexpr Duration kForEver{-1};
 
-/// Which of them have something to read, or an end to see: a bit each, the first the lowest. 0: none in time, or a signal
-/// came. Negative numbers are left out. `signals`: those blocked meanwhile, instead of those that are.
-/// REQUIRES: 32 descriptors at most.
+/// Which descriptors have data or have reached their end: one bit each, the first is the lowest. 0: none in time, or a
+/// signal came. Negative numbers are skipped. `signals`: the signal mask while waiting. REQUIRES: at most 32 descriptors.
 std::uint32_t readable_of(std::span<const int> descriptors, Duration limit, const sigset_t* signals = nullptr);
 
 bool readable_within(int descriptor, Duration limit);

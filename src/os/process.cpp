@@ -15,7 +15,7 @@
 namespace salus::os {
 namespace {
 
-/// The fields of /proc/PID/stat from the third on: a name in parentheses, which may hold anything, comes before. None if
+/// The fields of /proc/PID/stat from the third on; the second is a name in parentheses, which may contain anything. None if
 /// there is no such process.
 std::vector<std::string> stat_of(int pid) {
     const Result<std::string> text = read_file("/proc/" + std::to_string(pid) + "/stat");
@@ -77,7 +77,7 @@ ChildProcess child_above(int pid, int parent) {
     for (int above = parent_of(pid); above > 0; pid = above, above = parent_of(pid)) {
         if (above != parent) continue;
         ChildProcess child{pid, open_pidfd(pid)};
-        // It may have ended meanwhile, and its number be another's.
+        // It may have ended meanwhile, and its pid may have been reused.
         return parent_of(pid) == parent ? std::move(child) : ChildProcess{};
     }
     return {};

@@ -13,15 +13,15 @@ namespace salus::os {
 /// A descriptor that becomes readable when the process is gone; none if it is gone already.
 Descriptor open_pidfd(int pid);
 
-/// In clock ticks since boot; with the pid it names a process for good. Nothing if there is none.
+/// In clock ticks since boot; together with the pid it identifies a process uniquely. Nothing if there is no such process.
 std::optional<std::uint64_t> start_time_of(int pid);
 
-/// Time that all its threads together have been on a processor. Nothing if there is none.
+/// Processor time of all its threads together. Nothing if there is no such process.
 std::optional<Duration> cpu_time_of(int pid);
 
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
-/// Whether nothing is left of it but, perhaps, its status for its parent to read.
+/// Whether the process has ended; its parent may not have read its status yet.
 bool has_ended(int pid);
 
 /// 0: there is no such process.
@@ -34,10 +34,11 @@ struct ChildProcess {
     int pid = 0;
     Descriptor pidfd;
 };
-/// The child of `parent` that `pid` is or comes from; none if it does not come from it.
+/// The child of `parent` that is `pid` or an ancestor of it; none if `pid` does not descend from `parent`.
 ChildProcess child_above(int pid, int parent);
 
-/// By the descriptor, so that it never hits another process. A value other than 0 comes along, as with sigqueue().
+/// Sends by the descriptor, so that the signal never hits another process. A value other than 0 is sent along, as with
+/// sigqueue().
 bool send_signal(int pidfd, int signal, int value = 0);
 
 }  // namespace salus::os

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kControlSize = CMSG_SPACE(kDescriptorsAtOnceMax * sizeof(int));
 
-/// Each descriptor is ours from here on: those for which there is no place are closed.
+/// Takes over every descriptor, and closes those for which there is no place.
 void take_descriptors(msghdr& header, std::span<Descriptor> places) {
     std::size_t count = 0;
     for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
@@ -79,7 +79,7 @@ Arrival receive_packet(int socket, std::span<std::byte> buffer, std::span<Descri
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
-    int resets = 0;  // a peer that closes without having read all still may have said why: that comes after the error
+    int resets = 0;  // a peer that closes with unread data may still have sent a reason, which comes after the error
     do got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};

@@ -1,4 +1,4 @@
-// Sockets of the machine that carry packets, and descriptors with them. Never raises a signal.
+// Local sockets that carry packets and descriptors. Never raises a signal.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace salus::os {
 
-/// No packet carries more.
+/// The most descriptors that a packet carries.
 inline constexpr std::size_t kDescriptorsAtOnceMax = 32;
 
 /// False if it could not be sent at once: the peer is gone, or does not read (errno is EAGAIN).
@@ -20,21 +20,21 @@ bool send_packet(int socket, std::span<const std::byte> packet, std::span<const 
 
 struct Arrival {
     enum class Kind { kPacket, kNothingNow, kClosed } kind = Kind::kNothingNow;
-    std::size_t size = 0;  ///< of the packet; what does not fit into the buffer is lost
+    std::size_t size = 0;  ///< of the packet; the part that does not fit into the buffer is lost
 };
-/// Waits for a packet only if the socket is a blocking one. Descriptors beyond those asked for are closed; some may come
-/// even with kClosed, as an empty packet reads like the end.
+/// Waits for a packet only if the socket is blocking. Surplus descriptors are closed. Descriptors may come even with
+/// kClosed, because an empty packet reads like the end of the connection.
 Arrival receive_packet(int socket, std::span<std::byte> buffer, std::span<Descriptor> descriptors);
 
-/// A packet of either end is the other's. Nothing, and errno, if there is none.
+/// Two connected ends. Nothing, with errno set, on failure.
 std::optional<std::pair<Descriptor, Descriptor>> make_socket_pair();
 
-/// Two ends of which one tells the other that something has happened. Not an eventfd or a pipe: what is sent to a socket
-/// cannot land in a file of a job's, should the number have come to mean one between the look at it and its use.
+/// Two ends, of which one notifies the other. Not an eventfd or a pipe: between the check of a descriptor number and its
+/// use, the job may reuse the number for a file of its own, and a byte sent to a socket cannot end up in a file.
 std::optional<std::pair<Descriptor, Descriptor>> make_signal_pair();
-/// If it is full, whoever reads it has enough to see. False: it is no such end.
+/// A full socket is fine: its reader is notified anyway. False: the descriptor is not such an end.
 bool signal_through(int end);
-/// Only the moment counts at which they came. What is no such end has nothing to be read.
+/// Discards pending notifications. Does nothing for a descriptor that is not such an end.
 void discard_signals(int end);
 
 /// The peer's credentials as the kernel knows them.
@@ -44,18 +44,19 @@ struct Peer {
 };
 std::optional<Peer> peer_of(int socket);
 
-/// Blocking, close-on-exec, with a limit of 5 s for each call. Only to a service of this user's or root's, in a directory
-/// that nobody else can write to.
+/// Blocking, close-on-exec, with a limit of 5 s for each call. Connects only to a service of this user or of root, in a
+/// directory to which nobody else can write.
 Result<Descriptor> connect_to(const std::string& path);
-/// From here on receiving waits for as long as it takes.
+/// From here on, receiving waits without a time limit.
 void receive_without_limit(int socket);
-/// Who waits in receive_packet() finds the connection closed. What is sent still goes out.
+/// Threads in receive_packet() find the connection closed. Sent packets still go out.
 void end_receiving(int socket);
 
 inline constexpr std::size_t kSocketPathMax = 107;
-/// Neither it nor what it accepts blocks. What an earlier listener has left at the path is removed: REQUIRES the lock of it.
+/// Neither the listener nor accepted connections block. Removes the socket that an earlier listener left at the path.
+/// REQUIRES: the lock of that path is held.
 Result<Descriptor> listen_at(const std::string& path, unsigned mode);
-/// errno says why there is none.
+/// On failure errno says why.
 Descriptor accept_from(int listener);
 
 }  // namespace salus::os

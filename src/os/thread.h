@@ -9,11 +9,11 @@ namespace salus::os {
 
 /// The kernel's number of the calling thread.
 int this_thread();
-/// Time on a processor, of a thread of this process; 0 if it is gone.
+/// Processor time of a thread of this process; 0 if the thread has ended.
 std::uint64_t cpu_ns_of_thread(int thread);
-/// On a processor, or waiting for one.
+/// The thread is on a processor, or waits for one.
 bool thread_runs(int thread);
-/// Of this process. Nothing if the kernel does not tell.
+/// Number of threads of this process. Nothing if the kernel does not tell.
 std::optional<std::size_t> count_threads();
 
 }  // namespace salus::os

@@ -1,8 +1,8 @@
 // Note [Trust]
-// A path is walked name by name, links included. Each directory on the way, and what lies at its end, must belong to this
-// user or to root, and must not be writable by others: else another user could have written the file, or could put another
-// one in its place. A directory above may be writable if it is sticky, as /tmp is: then only the owner of an entry removes
-// it, and the owner of the entry is looked at. Below a directory that others cannot enter, only owners are looked at.
+// A path is walked name by name, links included. Each directory on the way, and the file at its end, must belong to this
+// user or to root, and must not be writable by others. Otherwise another user could have written the file, or could replace
+// it. A directory above may be writable if it is sticky, as /tmp is: there only an entry's owner can remove it, and that
+// owner is checked. Below a directory that others cannot enter, only owners are checked.
 #include "os/trust.h"
 
 #include <limits.h>
@@ -17,10 +17,12 @@ namespace salus::os {
 namespace {
 
 constexpr int kLinksMax = 40;
-/// In a user namespace the files of all whom it does not map show as this one's, root's among them. So only above.
+/// In a user namespace, the files of all users that it does not map (root's among them) appear under this id. So it is
+/// accepted only for directories above.
 constexpr uid_t kUnmapped = 65534;
 
-/// Where each user has a group of their own, of the same number, files are often writable for it. That lets in nobody else.
+/// Where each user has a group of their own, with the same number, files are often writable by that group. Nobody else is in
+/// it.
 bool is_harmless(gid_t group) { return group == 0 || (group == ::getgid() && group == ::getuid()); }
 
 /// `what` is S_IWOTH or S_IXOTH.
@@ -28,7 +30,7 @@ bool others_may(mode_t what, const struct stat& status) {
     return (status.st_mode & what) != 0 || ((status.st_mode & what << 3) != 0 && !is_harmless(status.st_gid));
 }
 
-/// Puts the names of a path onto those still to be walked, of which the next is the last one.
+/// Pushes the names of a path onto the stack of names still to be walked; the next one to walk is the last.
 void push_names(std::vector<std::string>& names, std::string_view path) {
     std::size_t end = path.size();
     while (end > 0) {
@@ -66,7 +68,7 @@ std::optional<std::string> why_distrusted(const std::string& path) {
     std::vector<std::string> names;
     push_names(names, absolute_path(path));
     std::string at;       // the root has no name
-    bool closed = false;  // to others, so that they get no further than here
+    bool closed = false;  // other users cannot get further than here
     for (int links = 0; !names.empty();) {
         const std::string name = names.back();
         names.pop_back();
@@ -78,7 +80,7 @@ std::optional<std::string> why_distrusted(const std::string& path) {
         }
         const std::string here = at + "/" + name;
         struct stat status {};
-        if (::lstat(here.c_str(), &status) != 0) return std::nullopt;  // who opens it is told why
+        if (::lstat(here.c_str(), &status) != 0) return std::nullopt;  // opening it will tell why
         const bool is_link = S_ISLNK(status.st_mode);
         if (auto why = why_distrusted(here, status, /*above=*/is_link || !names.empty(), closed)) return why;
         if (!is_link) {
@@ -107,14 +109,14 @@ Result<bool> make_private_directory(const std::string& named) {
         made = ::mkdir(part.c_str(), end == std::string::npos ? 0700 : 0755) == 0;
         struct stat status {};
         if (!made && errno != EEXIST) {
-            const int why = errno;  // a file system may refuse what is there already
+            const int why = errno;  // a file system may refuse a directory that exists
             if (::stat(part.c_str(), &status) != 0) return Error{part + ": " + std::strerror(why)};
         }
     }
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
     if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
-    if (const auto why = why_distrusted(path)) return Error{*why};  // another may have been faster
+    if (const auto why = why_distrusted(path)) return Error{*why};  // another user may have been faster
     return made;
 }
 

@@ -1,4 +1,4 @@
-// Whether what lies at a path can be believed: nobody but this user and root can have written it, or can replace it.
+// Whether a file can be trusted: only this user and root can have written it, or can replace it.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,18 @@
 
 namespace salus::os {
 
-/// Against the working directory of this moment; others, and this process later, may have another one.
+/// Resolved against the current working directory; other processes, and this one later, may have another one.
 std::string absolute_path(std::string_view path);
 
-/// Where Salus keeps a user's files if the environment names no place: in /tmp, where others can be faster.
+/// Where Salus keeps a user's files if the environment names no place: in /tmp, where another user may have created it
+/// first.
 std::string directory_without_home();
 
-/// One line of why not; nothing if it can be believed, or is not there. See Note [Trust].
+/// One line that says why the path cannot be trusted; nothing if it can be, or does not exist. See Note [Trust].
 std::optional<std::string> why_distrusted(const std::string& path);
 
-/// Makes the directory, closed to others, and those above it. An error if it cannot be believed or is not this user's own.
-/// True if it was made now, false if it was there.
+/// Creates the directory, closed to other users, and those above it. An error if it cannot be trusted or does not belong to
+/// this user. True if it was created now, false if it existed.
 Result<bool> make_private_directory(const std::string& path);
 
 }  // namespace salus::os
