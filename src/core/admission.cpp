@@ -1,4 +1,4 @@
-// Admission: the way in, in the policy's order, by the five steps of the design.
+// Admission: how clients enter the device, in the policy's order, by five steps.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,7 +9,7 @@ namespace salus {
 // Note [The five steps]
 // 1. open a lane, 2. join the best fit, 3. grow the smallest that makes it fit (all in Lanes::place), 4. page out residents
 // that rank behind, 5. wait. Growing a lane needs no boundary: it adds memory at the end, which no running client uses.
-// While room is on its way for one waiter (kUnderWay) nobody behind it is looked at, or they would take it.
+// While memory is being freed for one waiter (kUnderWay), waiters behind it are not considered: they would take it.
 
 /// Before a client can attach, its process needs room.
 void Engine::start_announced() {
@@ -39,8 +39,8 @@ void Engine::refuse_if_impossible(Client& client) {
     act(action::Refuse{client.facts.id, need, ledger_.largest_capacity()});
 }
 
-/// Clients on the device without a lane count even if they want nothing now: the sooner they have one, the sooner they
-/// stop keeping others out.
+/// Clients on the device without a lane count even if they want nothing now: once they have a lane, they no longer keep
+/// others out.
 bool Engine::waits_for_memory(const Client& client) const {
     if (client.lane != kNoLane || client.refused || client.dropped) return false;
     if (client.residency() == Residency::kResident) return client.profiled;
@@ -48,26 +48,26 @@ bool Engine::waits_for_memory(const Client& client) const {
     return client.residency() == Residency::kAbsent && client.wants() && client.profiled;
 }
 
-/// Who bars the way onto the device.
+/// The clients whose state keeps others from the device.
 Engine::Barred Engine::entry_barred() const {
     if (ledger_.in_debt()) return Barred::kAll;
     const bool any = std::ranges::any_of(clients_.all(), [&](const Client* c) { return stands_its_ground(*c); });
     return any ? Barred::kThoseThatCannotBePaged : Barred::kNobody;
 }
 
-/// Whether it cannot come in before some that stand their ground have left. It is not before those, whatever its rank.
+/// Whether it must wait until clients that stand their ground have left. It comes after those, whatever its rank.
 bool Engine::is_kept_out(const Client& client) const {
     if (!client.on_device()) return !may_be_paged(client);
     return waits_for_memory(client) && !fits_without(client, {});
 }
 
-/// Whether the rules of order let it onto the device, room or not. An exclusive policy lets one in at a time.
+/// Whether the order lets it onto the device, regardless of memory. An exclusive policy admits one client at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
     const bool brought_memory = client.on_device() && !client.profiled && client.profile_iterations == 0;
     if (client.on_device() && !brought_memory) return true;
     if (!client.on_device()) {
         if (barred == Barred::kAll) return false;
-        // One that can be paged is in nobody's way, where rank pages it out again.
+        // A client that can be paged is in nobody's way if rank can page it out again.
         const bool in_the_way = !(may_be_paged(client) && policy_->info.pages_by_rank);
         if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
@@ -106,14 +106,14 @@ void Engine::admit_waiters() {
     if (left_waiting.empty()) return;
     if (!under_way) reserve_for_oldest(left_waiting);
     look_again_at(now_ + options_.review_every);
-    // Where rank pages nobody out, one that was profiled and does not fit makes room itself.
+    // If rank pages nobody out, a profiled client that does not fit is paged out itself to make room.
     if (policy_->info.pages_by_rank || under_way) return;
     for (Client* client : left_waiting) {
         if (may_evict(*client) && !client->holds()) page_out(*client);
     }
 }
 
-/// Clears `may_page` when there is nobody this client could displace: then those behind it cannot either.
+/// Clears `may_page` if this client could displace nobody: then the clients behind it cannot either.
 Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
     std::optional<Placement> placement = find_place(client);
     if (!placement && fits_without(client, {})) {
@@ -130,7 +130,7 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
     may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
     const std::vector<Client*> victims = victims_for(client, displaceable.now);
     if (victims.empty()) {
-        // Its turn to come in is near: whoever came in before it now would have to be given a stay as well.
+        // It will soon be admitted. A client admitted before it now would also have to be given its stay.
         return victims_for(client, displaceable.in_time).empty() ? Admission::kNo : Admission::kUnderWay;
     }
     for (Client* victim : victims) {
@@ -148,7 +148,7 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
 
 std::optional<Placement> Engine::find_place(const Client& client) const {
     const Bytes to_charge = std::max(client.facts.persistent - client.reserved(), Bytes{});
-    if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, and no lane yet
+    if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, but no lane yet
         return to_charge <= ledger_.free() ? std::optional(Placement{}) : std::nullopt;
     }
     return lanes_.place(
@@ -159,7 +159,7 @@ std::optional<Placement> Engine::find_place(const Client& client) const {
 void Engine::admit(Client& client, const Placement& placement) {
     if (client.residency() == Residency::kPaged) page_in(client);
     else level_with_admitted(client);
-    // One that brought memory with it is resident already, and has reserved nothing of it yet.
+    // A client that brought memory with it is already resident, but has reserved none of it yet.
     if (client.reserved() < client.facts.persistent) set_reserved(client, client.facts.persistent);
     if (client.residency() == Residency::kAbsent) client.move_residency(Residency::kResident, now_);
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
@@ -197,7 +197,7 @@ bool Engine::wants_lane(const Client& client) const {
     return !policy_->info.exclusive && policy_->opens_lane(share_in_use, client.facts.device_share());
 }
 
-/// Whether the newcomer fits once `removed` are paged out, everything under way is done and all lanes are trimmed.
+/// Whether the newcomer fits once `removed` are paged out, all pending changes are done and all lanes are trimmed.
 bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed) const {
     const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
     Bytes total = ledger_.persistent() + std::max(newcomer.facts.persistent - newcomer.reserved(), Bytes{});
@@ -231,14 +231,14 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
     return total <= ledger_.capacity();
 }
 
-/// How long a client stays on the device at least, so that paging it costs little of its stay.
+/// The minimum stay of a client on the device, long enough that paging takes a small share of it.
 Duration Engine::stay_min(const Client& client) const {
     const double both_ways_s = 2.0 * static_cast<double>(client.reserved().count) / options_.page_bytes_per_s;
     return seconds_of(both_ways_s / options_.page_share_max);
 }
 
-/// Residents that the waiter may have paged out, the last in rank first. Those that idle for long, whatever their rank; and
-/// those behind it in rank, under a time-sliced policy once they have had their stay.
+/// Residents that the waiter may have paged out, last rank first: those that have idled for long, whatever their rank, and
+/// those that rank behind it (under a time-sliced policy, after their minimum stay).
 Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     std::vector<Client*> residents;
     for (Client* client : clients_.all()) {
@@ -270,7 +270,7 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     return found;
 }
 
-/// Whom to page out for the waiter: the last in rank first, and no more than needed. Empty: it cannot be done.
+/// Whom to page out for the waiter: last rank first, and no more than needed. Empty: paging cannot make it fit.
 std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector<Client*>& displaceable) {
     std::vector<Client*> chosen;
     for (Client* client : displaceable) {
@@ -286,11 +286,11 @@ std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector
     return chosen;
 }
 
-/// After a while the oldest waiter that nothing else helps gets a reservation that nobody may jump; one that stands its
-/// ground gets it at once.
+/// After a while, the oldest waiter that nothing else helps gets a reservation, which nobody may bypass. A waiter that
+/// stands its ground gets it at once.
 void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
     if (reserved_for_ != kNoClient || policy_->info.exclusive) return;
-    std::vector<Client*> evictable;  // sooner or later: one on its way in counts, one on its way out is gone already
+    std::vector<Client*> evictable;  // sooner or later: a client being paged in counts, one being paged out does not
     for (Client* client : clients_.all()) {
         const bool in = client->residency() == Residency::kResident || client->residency() == Residency::kPagingIn;
         if (may_be_paged(*client) && !client->stopped && in) evictable.push_back(client);
@@ -298,7 +298,7 @@ void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
     Client* oldest = nullptr;
     for (Client* client : left_waiting) {
         const bool at_once = stands_its_ground(*client);
-        // Where rank pages residents out, a waiter's time comes with its rank, unless those in its way cannot be paged.
+        // If rank pages residents out, a waiter is admitted when its rank allows, unless those in its way cannot be paged.
         if (!at_once && options_.paging && policy_->info.pages_by_rank && fits_without(*client, evictable)) continue;
         const Instant due = at_once ? now_ : client->waits_since + options_.reserve_after;
         if (due > now_) {

@@ -9,8 +9,8 @@
 //    |  +--- the grant comes back ------------+                                            |
 //    +------ the grant comes back ---------------------------------------------------------+
 //
-// A grant comes back by Boundary (the client then moves on to kReady: it wants to run on), or by Idle. Leave and Die park
-// the client before it is removed.
+// A grant comes back by Boundary (the client then moves on to kReady, because it wants to continue), or by Idle. Leave and
+// Die park the client before it is removed.
 //
 // Its memory, and what moves it:
 //
@@ -53,24 +53,24 @@ struct Client {
     bool profiled = false;  ///< P and T are known
     bool pageable = true;
     bool page_refused = false;        ///< it cannot be paged just now
-    bool paged_while_parked = false;  ///< it was last asked to page out when it wanted nothing
+    bool paged_while_parked = false;  ///< it did not want to run when it was last asked to page out
     bool stopped = false;
     bool refused = false;
     bool dropped = false;
     bool yield_asked = false;
     bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
     bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
-    bool stalled = false;         ///< waits in mid-iteration for what it said it needs
+    bool stalled = false;         ///< waits in mid-iteration for memory that it asked for
     unsigned profile_iterations = 0;
-    Duration profile_time;               ///< that they took
-    bool iteration_time_stated = false;  ///< by itself, or by an earlier run
+    Duration profile_time;               ///< time of these iterations
+    bool iteration_time_stated = false;  ///< by the client or by an earlier run, not measured in this one
 
     Bytes needed_persistent;  ///< while stalled
     Bytes needed_ephemeral;
 
     Instant charged_until;  ///< the turn's time is charged up to here
     Instant granted_at;
-    Instant waits_since;  ///< since when it wants to run and has no lane
+    Instant waits_since;  ///< when it began to want to run without a lane
     Instant resident_since;
     Instant idle_since;
     Instant stopped_at;
@@ -85,18 +85,18 @@ struct Client {
     Residency residency() const { return residency_; }
     bool holds() const { return turn_ == Turn::kRunning || turn_ == Turn::kHoldingIdle; }
     bool wants() const { return turn_ == Turn::kReady && !stopped && !refused && !dropped; }
-    /// It lacks nothing but a grant, and is on its lane's ready list.
+    /// It needs only a grant, and is on its lane's ready list.
     bool could_run() const { return wants() && profiled && mapped && residency_ == Residency::kResident; }
     bool on_device() const { return residency_ != Residency::kAbsent && residency_ != Residency::kPaged; }
-    /// Its memory will be free soon. That of a stopped client may never be.
+    /// Its memory will be free soon. The memory of a stopped client may never be.
     bool being_paged_out() const { return residency_ == Residency::kPagingOut && !stopped; }
 
     Bytes reserved() const { return reserved_; }  ///< its P in equation (2)
-    Bytes observed() const { return observed_; }  ///< what it was seen to use
-    /// What of that is more than it reserved.
+    Bytes observed() const { return observed_; }  ///< private memory that it was observed to use
+    /// The part of observed() beyond reserved().
     Bytes debt() const { return observed_ > reserved_ ? observed_ - reserved_ : Bytes{}; }
 
-    /// The only ways to change the two states. They note the time of the move where others ask for it.
+    /// The only ways to change the two states. They record the time of a transition where it is needed.
     /// REQUIRES: may_move(turn(), to), may_move(residency(), to).
     void move_turn(Turn to, Instant now);
     void move_residency(Residency to, Instant now);

@@ -1,4 +1,4 @@
-// Events, and what every one of them is followed by. Turns are in turns.cpp, memory in memory.cpp, admission in
+// The events, and the steps that follow every event. Turns are in turns.cpp, memory in memory.cpp, admission in
 // admission.cpp.
 #include "core/engine.h"
 
@@ -38,7 +38,7 @@ void Engine::settle() {
     if (memory_changed_ || now_ >= balance_at_) balance();
     const Policy* policy = policy_;
     dispatch();
-    if (policy_ != policy) {  // it misbehaved, and the fallback sees things anew
+    if (policy_ != policy) {  // it misbehaved: decide again under the fallback
         balance();
         dispatch();
     }
@@ -160,7 +160,7 @@ void Engine::on(const event::Need& e) {
     if (!client) return;
     if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral)) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
-    unstall(*client);  // if it asked before, this is what counts now
+    unstall(*client);  // a new request replaces an earlier one
     if (e.persistent + e.ephemeral > ledger_.largest_capacity()) {
         ++statistics_.denials;
         return act(action::Deny{e.client, e.persistent + e.ephemeral, ledger_.largest_capacity()});
@@ -170,7 +170,7 @@ void Engine::on(const event::Need& e) {
         client->facts.ephemeral = e.ephemeral;
         lanes_.at(client->lane).mapping(e.client)->ephemeral = e.ephemeral;
     }
-    ledger_.set_observed(*client, std::min(client->observed(), e.persistent));  // what it states now counts
+    ledger_.set_observed(*client, std::min(client->observed(), e.persistent));  // its statement replaces what was observed
     client->needed_persistent = e.persistent;
     client->needed_ephemeral = e.ephemeral;
     stall(*client);
@@ -183,7 +183,7 @@ void Engine::stall(Client& client) {
     ++stalled_;
 }
 
-/// It goes on: because it was given room, or found some by itself.
+/// The client continues: it was given memory, or found some by itself.
 void Engine::unstall(Client& client) {
     if (!client.stalled) return;
     charge_time(client);
@@ -205,7 +205,7 @@ void Engine::on(const event::Observe& e) {
 void Engine::on(const event::Unpageable& e) {
     Client* client = known(e.client);
     if (!client) return;
-    // It may want to run by now: a refusal from before then says nothing any more.
+    // It may want to run by now, which makes an earlier refusal obsolete.
     const bool is_late = client->paged_while_parked && client->turn() == Turn::kReady;
     if (e.for_good) client->pageable = false;
     else client->page_refused = !is_late;
@@ -229,7 +229,7 @@ void Engine::on(const event::Progress& e) {
 void Engine::on(const event::Want& e) {
     Client* client = known(e.client);
     if (!client) return;
-    // One that computes between iterations could not be paged out then. Now it can, before it is granted another turn.
+    // A client that computed between iterations could not be paged out then. Now it can, before its next turn.
     if (std::exchange(client->page_refused, false)) memory_changed_ = true;
     if (client->turn() == Turn::kHoldingIdle) {
         move_turn(*client, Turn::kRunning);
@@ -263,7 +263,7 @@ void Engine::on(const event::Idle& e) {
     if (!client) return;
     if (!makes_sense(e.iterations)) return drop(e.client, ProtocolFault::kNonsense);
     unstall(*client);
-    advance_virtual_clocks(nullptr);  // while it still counts
+    advance_virtual_clocks(nullptr);  // while the client still counts
     if (client->holds()) {
         charge_time(*client);
         count_iterations(*client, e.iterations);
@@ -395,7 +395,7 @@ void Engine::on(const event::SetPolicy& e) {
     SALUS_CHECK(e.policy, "a policy is given");
     policy_ = e.policy;
     reserved_for_ = kNoClient;
-    // Fairness starts anew: nobody owes anything for what another policy gave.
+    // Fairness starts again from zero: nobody owes time that another policy gave.
     double furthest = 0;
     for (Client* client : clients_.all()) {
         charge_time(*client);

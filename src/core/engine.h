@@ -2,7 +2,7 @@
 //
 // A state machine (event, now) -> actions. It has no clock, thread, socket, device or randomness in it; the service and
 // the simulator are thin shells around it, and a recorded trace of events replays to identical actions.
-// The states of a client are in client.h, the sums of memory in ledger.h, jobs whose process is yet to start in starts.h.
+// The states of a client are in client.h, the sums of memory in ledger.h, jobs whose process has not started in starts.h.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct EngineOptions {
     Bytes capacity;
     unsigned lanes_max = 0;  ///< lanes that may run at once; 0: as many as the policy wants
     bool paging = true;
-    Duration min_turn = microseconds(14500);  ///< so long that switching costs at most 1 % of it
-    double page_bytes_per_s = 12e9;           ///< measured; sets how long a paged-in client stays at least
+    Duration min_turn = microseconds(14500);  ///< long enough that switching costs at most 1 % of it
+    double page_bytes_per_s = 12e9;           ///< measured; sets the minimum stay of a paged-in client
     double page_share_max = 0.01;  ///< paging in and out takes at most this share of a stay under a time-sliced policy
-    Duration review_every = milliseconds(500);  ///< how often ranks of waiters and residents are compared anew
+    Duration review_every = milliseconds(500);  ///< how often the ranks of waiters and residents are compared
     Duration reserve_after = minutes(30);       ///< a waiter that nothing else helps gets a reservation after this long
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
-    Duration deny_after = seconds(10);          ///< memory that may yet come is waited for so long
+    Duration deny_after = seconds(10);          ///< a request waits this long for memory that may still become free
     unsigned profile_iterations = 2;
-    Bytes context;  ///< what a process takes on the device before it attaches; 0: nothing, and jobs start at once
-    /// For the simulator and tests: a misbehaving policy is a failed check and no fallback, and each event is audited.
+    Bytes context;  ///< memory that a process takes before it attaches; 0: none, and jobs start at once
+    /// For the simulator and tests: a misbehaving policy fails a check instead of falling back, and each event is audited.
     bool strict = false;
 };
 
@@ -65,11 +65,11 @@ public:
     /// Both policies must outlive the engine. `fallback` takes over when `policy` misbehaves.
     Engine(const EngineOptions& options, const Policy& policy, const Policy& fallback);
 
-    /// Takes one event and returns what is to be done, in order. The span is valid until the next call.
+    /// Takes one event and returns the actions to perform, in order. The span is valid until the next call.
     /// REQUIRES: `now` never goes back.
     std::span<const Action> handle(const Event& event, Instant now);
 
-    /// When a Timer event is due, at the latest; kNever if none is.
+    /// The latest time at which a Timer event is due; kNever if none is.
     Instant deadline() const;
 
     // ---- what viewers and checkers may look at ----
@@ -78,7 +78,7 @@ public:
     const Lanes& lanes() const { return lanes_; }
     const Starts& starts() const { return starts_; }
     const Statistics& statistics() const { return statistics_; }
-    /// Works out anew the sums, counts and lists that events change step by step, and checks that they are right.
+    /// Recomputes the sums, counts and lists that events change step by step, and checks that they are right.
     void audit() const;
     std::span<const Client* const> clients() const { return clients_.all(); }  ///< in order of attachment
     const Client* find(ClientId id) const { return clients_.find(id); }
@@ -86,13 +86,13 @@ public:
     Bytes reserved() const { return ledger_.reserved(); }
     ClientId reserved_for() const { return reserved_for_; }
     ClientId profiling() const { return profiling_; }
-    /// Gibibyte-seconds of P on the device and of T while running, up to now.
+    /// Memory time up to now, in gibibyte-seconds: P while on the device, T while running.
     double memory_time_gib_s(const Client& client, Instant now) const;
     /// Why it waits, and behind whom if behind anyone.
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
 private:
-    /// Whom the state of those on the device keeps from coming onto it.
+    /// Which clients the state of the residents keeps from the device.
     enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
 
     // ---- engine.cpp: events ----
@@ -205,7 +205,7 @@ private:
     bool fits_without(const Client& newcomer, std::span<Client* const> removed) const;
     struct Displaceable {
         std::vector<Client*> now;
-        std::vector<Client*> in_time;  ///< by their rank, once they have had their stay
+        std::vector<Client*> in_time;  ///< because of their rank, after their minimum stay
     };
     Displaceable displaceable_by(const Client& waiter);
     std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable);
@@ -233,9 +233,9 @@ private:
     double admitted_clock_s_ = 0;
 
     bool memory_changed_ = false;    ///< balance() has something to look at
-    bool boundary_awaited_ = false;  ///< a holder was asked to yield for the sake of its memory
+    bool boundary_awaited_ = false;  ///< a holder was asked to yield so that its memory can be used
     bool trim_wanted_ = false;       ///< somebody left: lanes shrink
-    Instant balance_at_ = kNever;    ///< ... and at the latest then
+    Instant balance_at_ = kNever;    ///< the latest time for balance()
     std::size_t stalled_ = 0;        ///< clients that wait in mid-iteration
     std::size_t unprofiled_ = 0;
     ClientId last_granted_ = kNoClient;

@@ -46,12 +46,12 @@ std::optional<Placement> Lanes::place(const PlacementRequest& request, Bytes fre
     const Lane* to_grow = nullptr;
     bool has_lane = false;
     for (const Lane& lane : lanes_) {
-        // A lane without members is on its way out: its memory is charged until it is unmapped, but nobody joins it.
+        // A lane without members is about to be removed: it is charged until it is unmapped, but nobody joins it.
         if (lane.user != request.user || lane.blocked || !lane.has_members()) continue;
         has_lane = true;
         if (!request.may_share) continue;
         if (lane.size >= request.ephemeral) {
-            // Where several fit as well, those who take turns are to be few.
+            // If several fit equally well, take the one with the fewest members.
             const bool fewer = best_fit && lane.size == best_fit->size && lane.members() < best_fit->members();
             if (!best_fit || lane.size < best_fit->size || fewer) best_fit = &lane;
         } else if (std::max(request.ephemeral, lane.charge) - lane.charge <= room) {
@@ -123,7 +123,7 @@ bool Lanes::acknowledge(LaneId id, ClientId client, std::uint32_t version) {
     const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) { return l.id == id; });
     Mapping* mapping = lane == lanes_.end() ? nullptr : lane->mapping(client);
     if (!mapping || version > mapping->version) return false;
-    if (version < mapping->version) return true;  // of a request that a later one replaced
+    if (version < mapping->version) return true;  // answers a request that a later one replaced
     if (mapping->settled) return false;
     mapping->settled = true;
     mapping->mapped = mapping->target;

@@ -1,7 +1,7 @@
 // Lanes: how large each is, who is in it, and what it is charged for.
 //
-// It knows nothing of turns' order or of time: the engine decides, this keeps equations (1) and (3) of types.h. The sums
-// over lanes and clients are in ledger.h.
+// Lanes know neither the order of turns nor time: the engine decides, and this class keeps equations (1) and (3) of types.h.
+// The sums over lanes and clients are in ledger.h.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@
 
 namespace salus {
 
-/// One client's view of one lane. It outlives membership: a client that left keeps the lane mapped until it says otherwise.
+/// One client's mapping of one lane. It outlives membership: a client that left has the lane mapped until it acknowledges
+/// the request to unmap.
 struct Mapping {
     ClientId client = kNoClient;
     bool member = true;
     Bytes ephemeral;            ///< its T, while it is a member
     Bytes mapped;               ///< at most this much is mapped in the client now
     Bytes target;               ///< what it was last asked to map; 0: to unmap
-    std::uint32_t version = 0;  ///< of that request
+    std::uint32_t version = 0;  ///< version of that request
     bool settled = false;       ///< it has acknowledged that version
 };
 
@@ -37,10 +38,10 @@ struct Lane {
     ClientId holder = kNoClient;
     ClientId last_holder = kNoClient;
     Instant yield_at = kNever;              ///< when the holder is to be asked to yield
-    bool blocked = false;                   ///< its holder has been stopped for long: nobody joins it
+    bool blocked = false;                   ///< its holder has been stopped for long, so nobody joins it
     std::vector<const ClientFacts*> ready;  ///< members that want to run and could
 
-    /// The largest T of its members: the least size it may have.
+    /// The largest T of its members: the minimum size of the lane.
     Bytes required() const;
     std::size_t members() const;
     bool has_members() const { return members() > 0; }
@@ -86,7 +87,7 @@ public:
     const Mapping& part(LaneId lane, ClientId client);
     /// Changes the size; every member's mapping then holds a new request. REQUIRES: size >= required().
     void resize(LaneId lane, Bytes size);
-    /// False when no such request is outstanding.
+    /// False if no such request is outstanding.
     bool acknowledge(LaneId lane, ClientId client, std::uint32_t version);
     /// The client's process is gone, and its mappings with it.
     void forget(ClientId client);

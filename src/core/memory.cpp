@@ -7,18 +7,18 @@
 namespace salus {
 
 // Note [Nobody deadlocks on memory]
-// By the safety condition every admitted client can finish the iteration it is in. What remains are clients that hold P but
-// have no lane (profiled, not placed yet), and clients that outgrow what they stated in mid-iteration.
-// - One that can be paged is never in the way: whoever ranks before it pages it out.
-// - One that cannot (paging is off, or several threads use the device) stands its ground: until it has a lane, no other such
-//   client comes onto the device, and it may have anyone paged out who can be. Others like it that are already there can
-//   finish: whoever was profiled last has shown that its T fits beside the P of all; when it has left, the one before it
-//   can.
-// - A stalled client is given, in this order, free room, the lanes as they come to a boundary, and the room of paged-out
-//   clients. If all of that is not enough it waits, and those that cannot be paged run on until they leave. Only if that
-//   leaves nobody able to run is the one that ranks last denied, and gets its framework's out-of-memory error. That comes
-//   after a while where room may come by itself: from a client between two iterations, or at its end; or from others who
-//   have taken part of the device; and where nobody waits for it.
+// By the safety condition, every admitted client can finish its iteration. Two cases remain: clients that hold P but have no
+// lane (profiled, but not placed yet), and clients that outgrow what they stated in mid-iteration.
+// - A client without a lane that can be paged is never in the way: any client that ranks before it can page it out.
+// - A client without a lane that cannot be paged (paging is off, or several threads use the device) "stands its ground":
+//   until it has a lane, no other such client comes onto the device, and it may page out any client that can be paged. Such
+//   clients that are already there can finish one after the other: the one profiled last has shown that its T fits beside
+//   the P of all; when it has left, the same holds for the one before it.
+// - A stalled client, which outgrew its statement, is given free memory, then the lanes as they reach a boundary, then the
+//   memory of clients that are paged out for it. If that is not enough it waits, and clients that cannot be paged continue
+//   until they leave. Only if nobody could run then, the client that ranks last is denied, and gets its framework's
+//   out-of-memory error. The denial comes after a delay if memory may become free by itself (from a client between two
+//   iterations or at its end, or from others who have taken part of the device), or if nobody waits for it.
 
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
@@ -30,7 +30,7 @@ void Engine::balance() {
     repay_debts();
     if (stalled_ > 0) serve_stalled();
     rehome_from_stopped();
-    // Placing anyone just before or during a profiling turn would only be undone by it.
+    // A profiling turn would undo any placement made just before or during it.
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
     if (stalled_ == 0 && !ledger_.in_debt() && !profiling) {
         admit_waiters();
@@ -41,7 +41,7 @@ void Engine::balance() {
     tell_waits();
 }
 
-/// Makes what the client stated its reservation. REQUIRES: it is at a boundary.
+/// Turns the client's statement into its reservation. REQUIRES: it is at a boundary.
 void Engine::apply_demand(Client& client) {
     client.demand_changed = false;
     memory_changed_ = true;
@@ -84,7 +84,7 @@ void Engine::resize_lane(LaneId id, Bytes size) {
     }
 }
 
-// A running client uses no more of its lane than its T, so it can unmap the rest at once, boundary or not.
+// A running client uses no more of its lane than its T, so it can unmap the rest at once, even inside an iteration.
 void Engine::trim_lanes() {
     for (const Lane& lane : lanes_.all()) {
         if (!lane.has_members()) continue;
@@ -95,14 +95,14 @@ void Engine::trim_lanes() {
     }
 }
 
-/// A client that waits for its turn while the policy wants one more lane, and there is room, gets a lane of its own.
+/// If the policy wants one more lane and there is memory, a client that waits for its turn gets a lane of its own.
 void Engine::spread() {
     for (bool moved = reserved_for_ == kNoClient; moved;) {
         moved = false;
         for (const Lane& lane : lanes_.all()) {
             scratch_ = lane.ready;
             if (lane.holder == kNoClient && !scratch_.empty())
-                std::erase(scratch_, &choose(lane.ready)->facts);  // it has the lane next
+                std::erase(scratch_, &choose(lane.ready)->facts);  // it has the next turn in the lane
             if (scratch_.empty()) continue;
             Client& client = *choose(scratch_);
             if (client.facts.ephemeral > ledger_.free() || !wants_lane(client)) continue;
@@ -114,7 +114,7 @@ void Engine::spread() {
     }
 }
 
-/// Those behind a holder that has been stopped for long move to another lane, if there is room.
+/// Clients that wait behind a long-stopped holder move to another lane, if there is memory.
 void Engine::rehome_from_stopped() {
     std::vector<Client*> stuck;
     for (Lane& lane : lanes_.all()) {
@@ -141,7 +141,7 @@ bool Engine::may_evict(const Client& client) const {
     return may_be_paged(client) && client.residency() == Residency::kResident && !client.stopped;
 }
 
-/// It wants to go on, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
+/// It wants to run, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
 bool Engine::stands_its_ground(const Client& client) const {
     return client.on_device() && client.lane == kNoLane && !may_be_paged(client) && (client.wants() || client.holds());
 }
@@ -170,7 +170,7 @@ void Engine::page_in(Client& client) {
 void Engine::repay_debts() {
     if (!ledger_.in_debt()) return;
     const Bytes short_by = ledger_.overdrawn();
-    // A profiling turn has all that was free, and gives most of it back at its boundary: nobody need be paged out for it.
+    // A profiling turn holds all memory that was free, and returns most of it at its boundary: no need to page anyone out.
     if (short_by > Bytes{} && profiler_has_device()) return;
     if (short_by > Bytes{}) return reclaim(short_by, nullptr);
     for (Client* client : clients_.all()) {
@@ -178,14 +178,14 @@ void Engine::repay_debts() {
     }
 }
 
-/// Frees memory until `amount` is or will be free: what lanes have to spare; then those that can be paged, from the last in
-/// rank, parked ones first and, at their boundary, those that run.
+/// Frees memory until `amount` is or will be free: first the spare memory of lanes; then clients that can be paged, last
+/// rank first, parked ones before running ones (at their boundary).
 void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     if (ledger_.free() + ledger_.coming() >= amount) return;
     trim_lanes();
     std::vector<Client*> pageable;
     for (Client* client : clients_.all()) {
-        const bool owes_and_runs = client->holds() && client->debt() > Bytes{};  // its boundary does not make it smaller
+        const bool owes_and_runs = client->holds() && client->debt() > Bytes{};  // its boundary does not reduce its memory
         if (client != on_behalf_of && may_evict(*client) && !client->stalled && !owes_and_runs) pageable.push_back(client);
     }
     pageable = by_rank(std::move(pageable));
@@ -206,10 +206,10 @@ void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     }
 }
 
-/// What has to be free for a stalled client to go on.
+/// The memory that must be free before a stalled client can continue.
 Bytes Engine::missing(const Client& client) const {
     const auto beyond = [](Bytes wanted, Bytes had) { return std::max(wanted - had, Bytes{}); };
-    const Bytes had = client.reserved() + client.debt();  // what it owes is in use already
+    const Bytes had = client.reserved() + client.debt();  // its debt is already in use
     const Bytes charge = client.lane == kNoLane ? Bytes{} : lanes_.find(client.lane)->charge;
     return ledger_.overdrawn() + beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), had);
 }
@@ -224,7 +224,7 @@ void Engine::serve_stalled() {
             amount = missing(*client);
         }
         if (amount > ledger_.free()) {
-            if (ledger_.coming() > Bytes{} || boundary_awaited_) return;  // what is on its way is for the first in line
+            if (ledger_.coming() > Bytes{} || boundary_awaited_) return;  // memory about to be free is for the first in line
             continue;
         }
         unstall(*client);
@@ -243,9 +243,9 @@ void Engine::serve_stalled() {
     }
 }
 
-/// Lends lanes until `amount` will be free: those at a boundary at once, others when they come to theirs; and of the
-/// borrower's own lane what only others in it need. Lanes with a member that cannot be paged come last, and only if that is
-/// enough: else those members go on meanwhile.
+/// Lends lanes until `amount` will be free: lanes at a boundary at once, others when they reach theirs; and the part of the
+/// borrower's own lane that only other members need. Lanes with a member that cannot be paged come last, and only if lending
+/// them is enough; otherwise those members continue meanwhile.
 void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     struct Loan {
         const Lane* lane;
@@ -297,7 +297,7 @@ void Engine::deny_if_stuck() {
     if (ledger_.coming() > Bytes{}) return;
     Client* last = nullptr;
     bool another_wants = false;
-    bool another_is_between = false;  // it may come back and be paged, or end
+    bool another_is_between = false;  // it may return and be paged, or end
     for (Client* client : clients_.all()) {
         if (client->stalled) {
             if (!last || ranks_before(*last, *client)) last = client;
@@ -307,7 +307,7 @@ void Engine::deny_if_stuck() {
             client->turn() == Turn::kRunning || (client->turn() == Turn::kHoldingIdle && client->yield_asked);
         if ((goes_on && !client->stopped) || client->residency() == Residency::kPagingIn) return;
         if (client->on_device() && (client->refused || client->dropped)) return;   // about to go
-        if (client->stopped && now_ - client->stopped_at < options_.deny_after) {  // it may go on, and make room
+        if (client->stopped && now_ - client->stopped_at < options_.deny_after) {  // it may continue, and free memory
             return look_again_at(client->stopped_at + options_.deny_after);
         }
         if (client->ready_index >= 0 && lanes_.at(client->lane).holder == kNoClient) return;
@@ -315,7 +315,7 @@ void Engine::deny_if_stuck() {
         if (client->wants()) another_wants = true;
         else if (client->on_device() && !client->stopped) another_is_between = true;
     }
-    // What is missing of the device may come back: that of jobs, say, which a new service has not heard of yet.
+    // The missing part of the device may come back, such as memory of jobs that a new service does not know yet.
     const bool nobody_waits = !another_wants && stalled_ < 2;
     const bool may_wait = nobody_waits || another_is_between || ledger_.capacity() < ledger_.largest_capacity();
     if (may_wait && now_ - last->stalled_at < options_.deny_after) {
@@ -329,7 +329,7 @@ void Engine::deny_if_stuck() {
 void Engine::tell_waits() {
     for (Client* client : clients_.all()) {
         auto [reason, behind] = why_waits(*client);
-        // Turns pass too quickly to be told one by one; who wants to know asks why_waits().
+        // Turns change too quickly to report each one; viewers ask why_waits().
         if (reason == WaitReason::kTurn || reason == WaitReason::kMapping) {
             reason = WaitReason::kNothing;
             behind = kNoClient;

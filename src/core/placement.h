@@ -9,7 +9,7 @@
 
 namespace salus {
 
-/// A device, as far as it matters to a job that has none yet.
+/// The facts about a device that matter for placing a job.
 struct DeviceFacts {
     DeviceId id{};
     Bytes capacity;

@@ -12,7 +12,7 @@ bool Policy::urgent(const ClientFacts&, const ClientFacts&) const { return false
 
 bool Policy::profiles_before(const ClientFacts&, const ClientFacts&) const { return true; }
 
-// Lanes that together want more than the whole device only slow each other down, which reverses any order of turns.
+// Lanes that together want more than the whole device slow each other down, which defeats any order of turns.
 bool Policy::opens_lane(double share_in_use, double newcomer_share) const {
     return share_in_use + newcomer_share <= 1.0 + 1e-9;
 }

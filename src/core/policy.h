@@ -1,7 +1,7 @@
-// What a policy is: an order over clients, and a choice among those that could run now.
+// A policy: an order over clients, and a choice among those that could run now.
 //
 // Policies keep no state and see only facts, so they can be switched at run time and tested as tables. The engine trusts
-// none of them: a choice outside the candidates or a rank that is no number makes it fall back to fifo.
+// none of them: after a choice outside the candidates, or a rank that is not a number, it falls back to fifo.
 #pragma once
 
 #include <compare>
@@ -13,7 +13,7 @@
 
 namespace salus {
 
-/// Lower goes first. `tier` decides, `order` breaks ties; a tie in both goes to who attached first.
+/// Lower goes first. `tier` decides, `order` breaks ties; a tie in both goes to the client that attached first.
 struct Rank {
     double tier = 0;
     double order = 0;
@@ -21,10 +21,10 @@ struct Rank {
     constexpr auto operator<=>(const Rank&) const = default;
 };
 
-/// What holds for all clients at the moment of a decision.
+/// Facts that hold for all clients at the moment of a decision.
 struct Situation {
     Instant now;
-    Duration typical_service;  ///< mean device time of the jobs that have ended: the guess for one that says nothing
+    Duration typical_service;  ///< mean device time of ended jobs: the estimate for a job that states no length
 };
 
 using Candidates = std::span<const ClientFacts* const>;
@@ -33,10 +33,10 @@ struct PolicyInfo {
     std::string_view name;
     std::string_view good_for;
     std::string_view bad_at;
-    bool exclusive = false;        ///< one client at a time, even while it idles; all others are work-conserving
-    bool time_sliced = false;      ///< whoever is behind takes over after each minimum turn; else only events preempt
+    bool exclusive = false;        ///< one client at a time, even while it idles; other policies are work-conserving
+    bool time_sliced = false;      ///< the lowest rank takes over after each minimum turn; otherwise only events preempt
     bool pages_by_rank = true;     ///< a waiter may page out residents that rank behind it
-    bool shares_lanes = true;      ///< a newcomer may join a lane in use; else it waits for one of its own
+    bool shares_lanes = true;      ///< a newcomer may join a lane in use; otherwise it waits for a lane of its own
     bool starvation_free = false;  ///< every client that wants to run gets a turn in bounded time
 };
 
@@ -51,7 +51,7 @@ public:
     /// REQUIRES: finite, and the same answer for the same facts and situation.
     virtual Rank rank(const ClientFacts& client, const Situation& now) const = 0;
 
-    /// Who has the next turn. `candidates` is not empty. By default the one of lowest rank.
+    /// Chooses who has the next turn. `candidates` is not empty. By default the client of lowest rank.
     virtual ClientId choose(Candidates candidates, const Situation& now) const;
 
     /// Whether `waiting` is so urgent that `holder` must yield before its minimum turn is over.
@@ -60,7 +60,7 @@ public:
     /// Whether a newcomer's profiling turn may come before a turn of `other`.
     virtual bool profiles_before(const ClientFacts& newcomer, const ClientFacts& other) const;
 
-    /// Whether one more lane should run beside those open, which together use `share_in_use` of the device.
+    /// Whether one more lane should run beside the open lanes, which together use `share_in_use` of the device.
     virtual bool opens_lane(double share_in_use, double newcomer_share) const;
 
     const PolicyInfo info;
@@ -74,8 +74,8 @@ constexpr bool precedes(const Rank& rank_a, const ClientFacts& a, const Rank& ra
     return rank_a < rank_b || (rank_a == rank_b && a.sequence < b.sequence);
 }
 
-/// What a job still has to run: from its stated length where it has one, else as long again as it ran (the best guess
-/// for a heavy-tailed length), and at least a typical job's. In seconds; never zero.
+/// Estimated remaining time of a job, in seconds; never zero. From its stated length if it has one; otherwise as long again
+/// as it has run (the best estimate for heavy-tailed lengths), and at least a typical job's time.
 double estimate_remaining_s(const ClientFacts& client, const Situation& now);
 
 }  // namespace salus

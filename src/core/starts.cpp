@@ -7,15 +7,15 @@
 namespace salus {
 namespace {
 
-/// What a job keeps, until one of its runs has shown it.
+/// Assumed P of a job, until one of its runs has shown it.
 constexpr Bytes kWeightsGuess = mebibytes(128);
-/// What a job's first iterations have to themselves.
+/// Memory set aside for a job's first iterations.
 constexpr Bytes kRoomToLearn = gibibytes(1);
-/// Iterations after which a client has taken all that it keeps.
+/// After this many iterations, a client has allocated all of its P.
 constexpr std::uint64_t kKnownAfter = 3;
-/// How long room is kept for a process that does not attach: it may never.
+/// How long memory is set aside for a process that has not attached; it may never do so.
 constexpr Duration kAttachPatience = seconds(60);
-/// After a restart of the service, how long jobs that waited let those come back that ran.
+/// After a restart of the service, jobs that waited give jobs that ran this long to come back.
 constexpr Duration kReturnTime = milliseconds(500);
 
 Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > Bytes{} ? persistent : kWeightsGuess); }
@@ -23,16 +23,17 @@ Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > 
 }  // namespace
 
 // Note [Room to start]
-// With `need` the context and what an earlier run kept (or a guess), the first job that waits starts when
+// A job's `need` is its context plus the P of an earlier run (or a guess). The first waiting job starts when
 //
-//   reserved  +  kept for others  +  room to learn  +  need   <=   C
+//   reserved  +  set aside for others  +  room to learn  +  need   <=   C
 //
-// Kept for others: the whole need of a job that was told to start and has no client yet, for a minute; of a job whose client
-// is new, what that has not reserved yet. Room to learn: lanes are lent to a newcomer, so they count as part of it.
-// A job starts whatever the sum if nobody else is there: it could not have more room.
+// Set aside for others: for a job that was told to start but has no client yet, its whole need, for a minute; for a job
+// whose client is new, the part that the client has not reserved yet. Room to learn: memory for profiling turns; lanes count
+// as part of it, because they are lent to a newcomer. If nobody else is there, a job starts whatever the sum: it could not
+// get more memory.
 //
-// Jobs start at an Announce and at reviews only, not as soon as the sum allows it: a client that has left may still have its
-// context. Before these two the shell asks the device what is in use.
+// Jobs start only at an Announce and at reviews, not as soon as the sum allows it, because a client that has left may still
+// have its context. Before both, the shell asks the device what is in use.
 
 Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger)
     : clients_(clients), lanes_(lanes), ledger_(ledger) {}

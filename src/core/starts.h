@@ -1,7 +1,7 @@
-// Jobs that were announced: whose process may start, and what is kept for those that were told to.
+// Announced jobs: whose process may start, and the memory set aside for those that were told to start.
 //
-// On a GPU a process has a context and its weights before it asks for anything. One that finds no room for them fails, or
-// shares nothing. So jobs start in the order of their numbers, each when there is room (Note [Room to start]).
+// On a GPU a process allocates a context and its weights before it asks for anything. If there is no room for them, it fails
+// or shares nothing. So jobs start in the order of their numbers, each when there is room (Note [Room to start]).
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,24 @@ public:
     enum class Announced : std::uint8_t { kWaits, kRuns, kStartedBefore };
     Announced announce(const event::Announce& e, Instant now);
     void withdraw(JobId job) { jobs_.erase(job); }
-    /// A client of it is there, whether the job was told to start or not.
+    /// A client of the job has attached, whether the job was told to start or not.
     void attached(JobId job, Instant now);
 
-    /// The first job that waits, if its process would find room. `context` is what each process takes; 0: nothing.
+    /// The first waiting job, if there is room for its process. `context` is the memory that each process takes; 0: none.
     std::optional<JobId> next(Bytes context, Instant now) const;
     /// REQUIRES: it waits.
     void start(JobId job, Instant now);
 
     bool waits(JobId job) const;
     bool anybody_waits() const;
-    /// When those that wait are to be looked at again; kNever if nobody waits.
+    /// When to look at the waiting jobs again; kNever if none waits.
     Instant review_at() const { return review_at_; }
     void review_after(Duration time, Instant now) { review_at_ = anybody_waits() ? now + time : kNever; }
 
 private:
     struct Job {
-        Bytes persistent;             ///< what an earlier run kept; 0: not known
-        Instant not_before;           ///< it does not start earlier, room or not
+        Bytes persistent;             ///< P of an earlier run; 0: unknown
+        Instant not_before;           ///< the job does not start earlier, even if there is room
         Instant started_at = kNever;  ///< kNever: it waits
 
         bool waits() const { return started_at == kNever; }

@@ -20,7 +20,7 @@ template <typename T, typename Member>
 struct Field {
     std::string_view name;
     Member T::*member;
-    bool optional = false;  ///< came later: older traces lack it, and it is written only if it differs from the default
+    bool optional = false;  ///< added later: older traces lack it, and it is written only if it differs from the default
 };
 template <typename T, typename Member>
 Field(const char*, Member T::*) -> Field<T, Member>;
@@ -158,7 +158,7 @@ bool read_value(std::string_view text, V& value, PolicyFinder find_policy) {
         const auto number = parse_number(text);
         if (number) value = *number;
         return number.has_value();
-    } else if constexpr (std::is_same_v<V, std::uint64_t>) {  // what a client wrote, and so anything
+    } else if constexpr (std::is_same_v<V, std::uint64_t>) {  // comes from a client, so it may be anything
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc{} && end == text.data() + text.size();
     } else {

@@ -9,10 +9,10 @@
 namespace salus {
 
 // Note [Profiling turns]
-// A newcomer's P and T are not known, so its first iterations run in private memory while every lane is at a boundary:
-// then whatever it turns out to need can be found by lending it the lanes' memory and, if need be, by paging. The right to
-// profile covers one iteration at a time. While lanes are being gathered nothing is granted; a holder that is stopped or
-// stalled is not waited for, since it may never come.
+// A newcomer's P and T are unknown, so its first iterations run in private memory while every lane is at a boundary. Then
+// its demand can be met by lending it the lanes' memory and, if necessary, by paging. A profiling turn is one iteration.
+// While the lanes are being gathered, nothing is granted. A stopped or stalled holder is not waited for: it may never reach
+// its boundary.
 
 // ---------------------------------------------------------------------------------------------------------- dispatch
 
@@ -25,7 +25,7 @@ void Engine::dispatch() {
     }
 }
 
-// At most lanes_max lanes run. There may be more lanes than that, since users do not share any.
+// At most lanes_max lanes run. There may be more lanes than that, because users do not share lanes.
 void Engine::dispatch_capped() {
     for (;;) {
         scratch_.clear();
@@ -39,18 +39,18 @@ void Engine::dispatch_capped() {
     }
 }
 
-/// For each lane that waits for a slot, one of those that run is to make way: idle ones first, then those that rank last.
+/// For each lane that waits for a slot, one running lane must yield: idle ones first, then those that rank last.
 void Engine::contend_for_slots() {
-    std::vector<Client*> waiters;  // the first of each lane
+    std::vector<Client*> waiters;  // the first client of each lane
     std::vector<Client*> holders;
-    std::size_t leaving = 0;  // holders that will leave a slot to another lane
+    std::size_t leaving = 0;  // holders that will give their slot to another lane
     for (const Lane& lane : lanes_.all()) {
         if (lane.holder == kNoClient) {
             if (!lane.ready.empty()) waiters.push_back(choose(lane.ready));
             continue;
         }
         Client* holder = &clients_.at(lane.holder);
-        if (holder->stopped || holder->stalled) continue;  // it has no slot
+        if (holder->stopped || holder->stalled) continue;  // it occupies no slot
         charge_time(*holder);
         if (!holder->yield_asked) holders.push_back(holder);
         else if (lane.ready.empty()) ++leaving;
@@ -64,7 +64,7 @@ void Engine::contend_for_slots() {
     }
 }
 
-// One client at a time: the first in order of those admitted, even if it idles.
+// One client at a time: the first admitted client in the policy's order, even if it idles.
 void Engine::dispatch_exclusive() {
     const bool busy = running_lanes() > 0;
     Client* front = nullptr;
@@ -73,7 +73,7 @@ void Engine::dispatch_exclusive() {
         if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
     }
-    if (busy) {  // several may still run from before this policy came
+    if (busy) {  // several may still run from before the change of policy
         for (Client* client : clients_.all()) {
             if (client != front && client->holds()) ask_yield(*client);
             if (client->ready_index >= 0 && front && ranks_before(*client, *front)) contend(lanes_.at(front->lane), *client);
@@ -101,7 +101,7 @@ void Engine::grant(Lane& lane, Client& client) {
     lane.holder = client.facts.id;
     move_turn(client, Turn::kRunning);
     ++statistics_.turns;
-    // With one slot for all lanes, it is the device that changes hands.
+    // With one slot for all lanes, the device itself changes hands.
     const ClientId before = options_.lanes_max == 1 ? last_granted_ : lane.last_holder;
     const bool handover = before != client.facts.id;
     if (handover) ++statistics_.switches;
@@ -115,7 +115,7 @@ void Engine::grant(Lane& lane, Client& client) {
     }
 }
 
-/// A holder that is stopped or stalled uses nothing of the device but its memory.
+/// A stopped or stalled holder uses only memory of the device.
 std::size_t Engine::running_lanes() const {
     return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
         if (lane.holder == kNoClient) return false;
@@ -132,7 +132,7 @@ void Engine::became_ready(Client& client) {
     if (lane.holder != kNoClient) contend(lane, client);
 }
 
-/// Decides whether, and from when on, the lane's holder is to make way for one that has just become ready.
+/// Decides whether and when the lane's holder must yield to a client that has just become ready.
 void Engine::contend(Lane& lane, const Client& newcomer) {
     Client& holder = clients_.at(lane.holder);
     if (holder.yield_asked) return;
@@ -172,7 +172,7 @@ void Engine::ask_yield(Client& holder) {
     }
 }
 
-/// Its lane, or the right to profile, is free again.
+/// The client's lane, or the right to profile, is free again.
 void Engine::release_lane(Client& client) {
     if (boundary_awaited_) {
         boundary_awaited_ = false;
@@ -198,16 +198,16 @@ void Engine::give_back(Client& client) {
     else if (client.demand_changed) apply_demand(client);
 }
 
-/// A client that stops waiting leaves its lane's ready list here. One that begins to wait joins it by became_ready(), which
-/// also looks at the lane's holder.
+/// A client that stops waiting leaves its lane's ready list here. A client that begins to wait joins it in became_ready(),
+/// which also considers the lane's holder.
 void Engine::move_turn(Client& client, Turn to) {
     client.move_turn(to, now_);
-    // A refusal to be paged out that came late, when it wanted to run already, does not outlast the turn that it got.
+    // A refusal to be paged out that came when the client already wanted to run ends with the turn that it got.
     if (to == Turn::kRunning) client.page_refused = false;
     if (to != Turn::kReady) update_ready(client);
 }
 
-/// Puts it on its lane's ready list if it could run, else takes it off. True if it was put on.
+/// Adds it to its lane's ready list if it could run, otherwise removes it. True if it was added.
 bool Engine::update_ready(Client& client) {
     const bool ready = client.could_run();
     if (ready == (client.ready_index >= 0)) return false;
@@ -226,14 +226,14 @@ bool Engine::update_ready(Client& client) {
 
 // -------------------------------------------------------------------------------------------------------- accounting
 
-/// Charges the turn up to now, less what of it the client is known to have idled.
+/// Charges the turn up to now, minus the time that the client is known to have idled.
 void Engine::charge_time(Client& client, Duration idle) {
     if (client.turn() != Turn::kRunning) return;
     idle = std::min(idle, now_ - client.charged_until);
     const Duration held = now_ - client.charged_until - idle;
     client.charged_until = now_;
     client.facts.idle += idle;
-    if (client.stalled) return;  // it waits for memory, and does not run
+    if (client.stalled) return;  // it waits for memory and does not run
     client.facts.attained += held;
     client.facts.last_ran = now_;
     client.facts.virtual_time_s += held.seconds() / client.facts.weight;
@@ -247,7 +247,7 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
         client.profile_iterations += static_cast<unsigned>(iterations);
         client.profile_time = client.facts.attained;
     }
-    // The first iterations fault memory in and build things that stay: they tell little of the others.
+    // The first iterations fault memory in and build lasting state, so they say little about the others.
     const bool only_those = client.facts.iterations_done <= client.profile_iterations;
     if (only_those && client.iteration_time_stated) return;
     const Duration time = only_those ? client.facts.attained : client.facts.attained - client.profile_time;
@@ -256,11 +256,12 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 }
 
 // Note [Virtual time]
-// The virtual clock follows the least virtual time of those that contend, and never goes back. A client that joins, or comes
-// back from idling, is raised to it, so that nobody catches up on hours, and nobody who came in a quiet moment is behind.
-// A second clock follows those that have a lane. One that waited for memory is raised to that when it is admitted: its wait
-// is no more a claim on the others' time than the time before it came. One that was paged out keeps its claim: that is how
-// those take turns that do not fit together.
+// The virtual clock follows the minimum virtual time of the contending clients, and never goes back. A client that joins, or
+// returns from idling, is raised to it. So nobody catches up on past hours, and a client that came in a quiet moment is not
+// at a disadvantage.
+// A second clock follows the clients that have a lane. A client that waited for memory is raised to that clock when it is
+// admitted: the wait gives it no claim on the others' time. A client that was paged out keeps its virtual time; this is how
+// clients that do not fit together take turns.
 void Engine::advance_virtual_clocks(const Client* joining) {
     constexpr double kNone = std::numeric_limits<double>::max();
     double contending = kNone;
@@ -288,7 +289,7 @@ void Engine::level_with_admitted(Client& client) {
 
 // --------------------------------------------------------------------------------------------------------- profiling
 
-/// True while the lanes must not be granted for the sake of a profiling turn. See Note [Profiling turns].
+/// True while no lane may be granted because of a profiling turn. See Note [Profiling turns].
 bool Engine::dispatch_profiling() {
     Client* client = profiling_ == kNoClient ? nullptr : &clients_.at(profiling_);
     if (client && client->holds()) return profiler_has_device();
@@ -304,7 +305,7 @@ bool Engine::dispatch_profiling() {
     return true;
 }
 
-/// A profiling turn is on, and neither stopped nor waiting for room that others must leave to run on their own.
+/// A profiling turn is in progress, and is neither stopped nor waiting for memory that others must free by running.
 bool Engine::profiler_has_device() const {
     const Client* client = profiling_ == kNoClient ? nullptr : &clients_.at(profiling_);
     return client && client->holds() && !client->stopped && (!client->stalled || ledger_.coming() > Bytes{});
@@ -318,7 +319,7 @@ Client* Engine::next_to_profile() {
     }
     if (newcomers.empty()) return nullptr;
     newcomers = by_rank(std::move(newcomers));
-    if (policy_->info.exclusive) {  // of those that are not here yet, if the first may not come, none may
+    if (policy_->info.exclusive) {  // if the first of those not yet on the device may not come, none may
         const auto absent = [](const Client* client) { return client->residency() == Residency::kAbsent; };
         const auto first = std::find_if(newcomers.begin(), newcomers.end(), absent);
         if (first != newcomers.end()) newcomers.erase(std::remove_if(first + 1, newcomers.end(), absent), newcomers.end());

@@ -1,4 +1,4 @@
-// What enters and what leaves the engine, and what policies are told.
+// Events into the engine, actions out of it, and the facts that policies see.
 //
 // Words used below (the whole glossary is in ARCHITECTURE.md):
 //   P     persistent memory: what a client keeps across boundaries
@@ -12,9 +12,9 @@
 //   (2)  sum over clients on the device of P_i  +  sum over lanes of charge_l   <=   C
 //   (3)  charge_l  =  max(L_l, the largest size at which any client still has l mapped)
 //
-// (3) is what "old sizes stay charged until acknowledged" means. While a client profiles or grows in mid-iteration, P_i
-// is the private room it was given. If C itself falls (others use the device too) or a client is observed to use more
-// than it reserved, that is a debt: nobody is admitted until it is repaid, and what is owed does not count as free.
+// (3) means that old sizes stay charged until acknowledged. While a client profiles or grows in mid-iteration, P_i is the
+// private memory it was given. If C itself falls (others use the device, too), or a client is observed to use more than it
+// reserved, there is a debt: nobody is admitted until it is repaid, and the debt does not count as free memory.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,17 @@ namespace salus {
 
 class Policy;
 
-/// What a policy may know of a client. Kept up to date by the engine, whatever the policy.
+/// The facts about a client that a policy may use. The engine keeps all of them up to date under every policy.
 struct ClientFacts {
     ClientId id = kNoClient;
     UserId user{};
     std::uint64_t sequence = 0;  ///< order of attachment; breaks ties
-    int priority = 0;            ///< larger is more urgent
+    int priority = 0;            ///< higher is more urgent
     double weight = 1.0;         ///< share under fair
 
     Duration attained;          ///< time held on the device so far
     double virtual_time_s = 0;  ///< attained / weight, raised to the others' level when it joins: Note [Virtual time]
-    Instant last_ran{-1};       ///< when it last ran, as far as it has been charged; negative: not yet
+    Instant last_ran{-1};       ///< when it last ran, as of the last charge; negative: never
     std::uint64_t iterations_done = 0;
     std::uint64_t iterations_total = 0;  ///< 0: not known
     Duration iteration_time;             ///< mean so far, or as stated; 0: not known
@@ -47,9 +47,9 @@ struct ClientFacts {
     Bytes persistent;
     Bytes ephemeral;
     double occupancy = 1.0;  ///< share of the device that it can use alone
-    Duration idle;           ///< time in which it wanted nothing
+    Duration idle;           ///< time in which it did not want to run
 
-    /// The share of the device it uses when it never waits: its occupancy, less the time it spends on the host.
+    /// The share of the device that it uses if it never waits: its occupancy, reduced by the time it spends on the host.
     double device_share() const {
         const auto whole = static_cast<double>((attained + idle).ns);
         return whole > 0 ? occupancy * static_cast<double>(attained.ns) / whole : occupancy;
@@ -59,15 +59,15 @@ struct ClientFacts {
 /// Events: what a shell tells the engine. Iteration counts are those since the client's last report.
 namespace event {
 
-/// A job has come. Its process starts when the engine says so (Start): on a GPU it takes memory before it attaches.
-/// Announced again, by another runner or to a new service, it keeps its place.
+/// A job has arrived. Its process starts when the engine says Start, because on a GPU it takes memory before it attaches. A
+/// job that is announced again, by another runner or to a new service, keeps its place.
 struct Announce {
     JobId job;
-    Bytes persistent;     ///< what an earlier run kept; 0: not known
-    bool runs = false;    ///< its process was started under an earlier service: it is not told to start
-    bool waited = false;  ///< it waited to start under an earlier service: those that ran there attach first
+    Bytes persistent;     ///< P of an earlier run; 0: unknown
+    bool runs = false;    ///< its process already runs, started under an earlier service: no Start
+    bool waited = false;  ///< it already waited under an earlier service: jobs that ran there attach first
 };
-/// The job is no more: its runner is gone, and its clients are.
+/// The job has ended: its runner and its clients are gone.
 struct Withdraw {
     JobId job;
 };
@@ -79,27 +79,27 @@ struct Attach {
     bool pageable = true;                ///< false: several threads use the device, so it is never paged
     std::uint64_t iterations_total = 0;  ///< 0: not known
     Duration iteration_time;             ///< from an earlier run; 0: not known
-    bool profiled = false;               ///< true: the three figures below hold; false: they are to be learned
+    bool profiled = false;               ///< true: the three figures below are valid; false: they must be learned
     Bytes persistent;
     Bytes ephemeral;
     double occupancy = 1.0;
-    JobId job = kNoJob;                   ///< that it belongs to
+    JobId job = kNoJob;                   ///< the job that it belongs to
     std::uint64_t iterations_before = 0;  ///< done under an earlier service
 };
-/// States or updates what it needs; takes effect at its next boundary.
+/// States or updates its memory needs; takes effect at its next boundary.
 struct Demand {
     ClientId client;
     Bytes persistent;
     Bytes ephemeral;
     double occupancy = 1.0;
 };
-/// In mid-iteration it cannot go on without this much; it waits until told ResizeLane, Room or Deny.
+/// It is in mid-iteration and cannot continue without this much memory; it waits for ResizeLane, Room or Deny.
 struct Need {
     ClientId client;
     Bytes persistent;
     Bytes ephemeral;
 };
-/// It was seen to use this much private memory, asked or not; before its first turn, too.
+/// It was observed to use this much private memory, requested or not, even before its first turn.
 struct Observe {
     ClientId client;
     Bytes persistent;
@@ -109,7 +109,7 @@ struct Unpageable {
     ClientId client;
     bool for_good = true;
 };
-/// How far it has come in a turn that goes on; `idle` is how much of the time since it was last heard of was no iteration.
+/// Its progress in the current turn; `idle` is the time outside iterations since its last report.
 struct Progress {
     ClientId client;
     std::uint64_t iterations = 0;
@@ -119,12 +119,12 @@ struct Progress {
 struct Want {
     ClientId client;
 };
-/// It gave its grant back at a boundary and wants to run on.
+/// It gave its grant back at a boundary and wants to continue.
 struct Boundary {
     ClientId client;
     std::uint64_t iterations = 0;
 };
-/// It is at a boundary and wants nothing for now. It keeps its grant unless it was asked for it.
+/// It is at a boundary and does not want to run for now. It keeps its grant unless it was asked to yield.
 struct Idle {
     ClientId client;
     std::uint64_t iterations = 0;
@@ -140,7 +140,7 @@ struct PagedOut {
 struct PagedIn {
     ClientId client;
 };
-/// It ended in good order, at a boundary.
+/// It left properly, at a boundary.
 struct Leave {
     ClientId client;
     std::uint64_t iterations = 0;
@@ -149,7 +149,7 @@ struct Leave {
 struct Die {
     ClientId client;
 };
-/// Paused by its user, or stopped by a signal or a debugger, at whatever point it was.
+/// Paused by its user, or stopped by a signal or a debugger, at any point.
 struct Stop {
     ClientId client;
 };
@@ -171,16 +171,16 @@ struct SetMinTurn {
 struct SetCapacity {
     Bytes capacity;
 };
-/// What a process was seen to take on the device beside the memory that it manages.
+/// The memory that a process was observed to take on the device beside the memory that it manages.
 struct SetContext {
     Bytes context;
 };
-/// The lane's memory was replaced, since work of its holder, which is about to die, may go on in what it was: the other
-/// members map it anew.
+/// The lane's memory was replaced, because work of its dying holder may continue in the old memory. The other members map
+/// the new memory.
 struct RenewLane {
     LaneId lane;
 };
-/// The deadline() that the engine had named has come.
+/// The engine's deadline() has come.
 struct Timer {};
 
 }  // namespace event
@@ -198,10 +198,10 @@ enum class WaitReason : std::uint8_t {
     kMemory,         ///< its P and T do not fit yet
     kReservation,    ///< the room is kept for a client that has waited longer
     kProfiling,      ///< another client's first iterations need the device to themselves
-    kPaging,         ///< its P is on the way
+    kPaging,         ///< its P is being paged
     kMapping,        ///< its lane is being mapped
     kStoppedHolder,  ///< its lane is held by a client that is stopped
-    kOrder,          ///< the policy lets an earlier one go first
+    kOrder,          ///< the policy lets another client go first
     kPaused,         ///< it is stopped itself
     kRefused,        ///< it could never fit
 };
@@ -221,10 +221,10 @@ enum class ProtocolFault : std::uint8_t {
 };
 std::string_view name_of(ProtocolFault fault);
 
-/// Actions: what the engine tells the shell to do. In the order in which they are to be done.
+/// Actions: what the engine tells the shell to do, in order.
 namespace action {
 
-/// The job's process may start. Said again if the job is announced again before a client of it has attached.
+/// The job's process may start. Repeated if the job is announced again before a client of it has attached.
 struct Start {
     JobId job;
 };
@@ -269,12 +269,12 @@ struct Yield {
 struct Revoke {
     ClientId client;
 };
-/// The private memory that it may use from now on, in all.
+/// The total private memory that it may use from now on.
 struct Room {
     ClientId client;
     Bytes persistent;
 };
-/// What it needs in mid-iteration cannot be had: the framework's own out-of-memory error follows.
+/// Its request for memory in mid-iteration is denied; the framework's own out-of-memory error follows.
 struct Deny {
     ClientId client;
     Bytes need;
@@ -293,7 +293,7 @@ struct Wait {
     WaitReason reason{};
     ClientId behind = kNoClient;
 };
-/// The policy misbehaved; the fallback rules from here on.
+/// The policy misbehaved; the fallback takes over.
 struct FallBack {
     PolicyFault fault{};
 };

@@ -1,7 +1,7 @@
 // fair: device time in proportion to weight.
 //
-// The one furthest behind in virtual time (time held / weight) goes first. A newcomer starts level with the least of those
-// that contend, so it neither waits for nor catches up on the past. Memory time is reported beside it (ClientFacts).
+// The client furthest behind in virtual time (time held / weight) goes first. A newcomer starts at the minimum of the
+// contending clients, so it neither waits for nor catches up on the past. Memory time is only reported (ClientFacts).
 // For: several people on one device.
 // Bad at: mean completion time: equal jobs all end near the end.
 #include "core/policy.h"

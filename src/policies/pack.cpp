@@ -1,10 +1,9 @@
 // pack: fill the device with lanes, for makespan.
 //
-// Opens lanes until together they can use the whole device, one job each, in order of arrival. Nobody is paged out to let
-// another run: that would move work around without getting more of it done. (A newcomer that was profiled and does not fit
-// yet is: it makes room for those that do.)
-// For: the shortest time until all is done, when one job alone does not fill the device.
-// Bad at: single jobs, which run slower side by side; brings nothing where one job fills the device.
+// Opens lanes until together they can use the whole device, one job each, in order of arrival. No client is paged out to let
+// another run: that would only reorder work. (The exception is a newcomer that was profiled and does not fit yet: it is
+// paged out to make room for jobs that do.) For: the shortest time until all is done, when one job alone does not fill the
+// device. Bad at: single jobs, which run slower side by side. It gains nothing if one job fills the device.
 #include "core/policy.h"
 
 namespace salus {
@@ -23,7 +22,7 @@ public:
         return {0, static_cast<double>(client.sequence)};
     }
 
-    // More than a device full is no loss for the makespan, less than a device full is.
+    // Filling the device more than fully does not hurt the makespan; filling it less does.
     bool opens_lane(double share_in_use, double) const override { return share_in_use < 1.0; }
 };
 

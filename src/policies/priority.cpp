@@ -19,7 +19,7 @@ public:
         return {-static_cast<double>(client.priority), client.virtual_time_s};
     }
 
-    // Urgency overrides the minimum turn: a request waits for one iteration of what runs, not for a whole turn.
+    // Urgency overrides the minimum turn: a request waits for one iteration of the running client, not for a whole turn.
     bool urgent(const ClientFacts& waiting, const ClientFacts& holder) const override {
         return waiting.priority > holder.priority;
     }
