@@ -1,4 +1,4 @@
-// What a device is to Salus. The service owns the lanes' memory (LaneMemory); each client maps it (ClientDevice).
+// The interface of a device. The service owns the lanes' memory (LaneMemory); each client maps it (ClientDevice).
 #pragma once
 
 #include <atomic>
@@ -19,21 +19,23 @@
 
 namespace salus::device {
 
-/// What follows from the kind of device. Service and client decide by these, never by the name.
+/// Properties of a kind of device. Service and client decide by these, never by the name.
 struct Traits {
-    std::string_view name;        ///< "host", "cuda": in options, messages and status
-    bool asynchronous = false;    ///< work goes on after the call that started it has returned
-    bool has_contexts = false;    ///< a process takes memory there before its first allocation; MPS can merge them
-    bool is_host = false;         ///< the C library's memory is the device's, so it may serve small blocks
+    std::string_view name;      ///< "host", "cuda": in options, messages and status
+    bool asynchronous = false;  ///< work continues after the call that started it has returned
+    bool has_contexts =
+        false;             ///< a process takes memory there (a context) before its first allocation; MPS can merge contexts
+    bool is_host = false;  ///< the C library's memory is the device's memory, so the C library may serve small blocks
     std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
 };
 
 // ---------------------------------------------------------------------------------------------------------- the service
 
-/// Lane memory that can be passed on as descriptors. It is never touched here.
+/// Lane memory that can be passed to clients as descriptors. The service never touches its content.
 class LaneMemory {
 public:
-    /// `identity`: which device of its kind, a GPU's UUID. `capacity`: what jobs may use in all, as the machine says.
+    /// `identity`: which device of its kind, such as a GPU's UUID. `capacity`: total memory for jobs, by the machine's
+    /// account.
     LaneMemory(const Traits& traits, std::string identity, Bytes capacity)
         : traits_(traits), identity_(std::move(identity)), capacity_(capacity) {}
     virtual ~LaneMemory() = default;
@@ -44,25 +46,25 @@ public:
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
-    /// Its memory comes in pieces: so many for a lane of this size.
+    /// A lane's memory consists of pieces. The number of pieces for a lane of this size.
     virtual std::size_t pieces_for(Bytes size) const = 0;
-    /// Descriptors of those in [first, end), for one client.
+    /// Descriptors of the pieces [first, end), for one client.
     virtual Result<std::vector<os::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) = 0;
-    /// What lies beyond `size` is needed by nobody any more.
+    /// Nobody needs the memory beyond `size` any more.
     virtual void trim(LaneId lane, Bytes size) = 0;
     virtual void release(LaneId lane) = 0;
-    /// Work of a process that is gone may still go on in the lane: it is to have other memory from now on. False if it does
-    /// not need to, for what a process does ends with it.
+    /// Replaces the lane's memory, because work of a dead process may still continue in it. False if this device does not
+    /// need that: a process's work ends with the process.
     virtual bool renew(LaneId lane) = 0;
     /// Whether a process still has lane memory mapped. True if that cannot be found out.
     virtual bool is_mapped_in(int pid) const = 0;
 
-    /// What the device says of itself and its users now. Where it cannot tell, what is in question stays 0 or empty.
+    /// What the device reports about itself and its users now. A figure that it cannot tell stays 0 or empty.
     struct Usage {
-        Bytes others;                  ///< used by processes that are not in `clients`, and not by lanes
-        std::map<int, Bytes> clients;  ///< by pid; lanes aside
+        Bytes others;                  ///< used by processes that are not in `clients`; without lanes
+        std::map<int, Bytes> clients;  ///< by pid; without lanes
     };
-    /// Nothing, for a device whose clients say all there is to know.
+    /// Nothing for a device whose clients report all of their memory themselves.
     virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;
 
 private:
@@ -73,9 +75,9 @@ private:
 
 // ----------------------------------------------------------------------------------------------------------- the client
 
-// The threads' contract of the parts below: calls to LaneWindow and Pager come one at a time, and so do those to
-// PrivateWindow and those to Fences, but each kind beside the others. start(), size() and backed() may be called at any
-// time, and so may Fences::passed(), drain(), drain_everything() and ns_lost().
+// Threads: calls to LaneWindow and Pager come one at a time. So do calls to PrivateWindow, and calls to Fences; but the
+// three groups may run in parallel. start(), size(), backed(), Fences::passed(), drain(), drain_everything() and ns_lost()
+// may be called at any time.
 
 /// A part of a window. Offsets are from its start; ranges are whole multiples of the arena's granule.
 struct Range {
@@ -100,7 +102,8 @@ public:
     std::byte* start() const { return start_; }
     std::uint64_t size() const { return size_; }
     bool contains(const void* address) const { return address >= start_ && address < start_ + size_; }
-    /// Bytes of the process's own memory behind it, as the device counts. 0 for the host: there it is what is in use.
+    /// Bytes of the process's own memory behind the window, as the device counts. 0 for the host, where it equals the memory
+    /// in use.
     std::uint64_t backed() const { return backed_.load(std::memory_order_relaxed); }
 
 protected:
@@ -112,37 +115,41 @@ private:
     std::atomic<std::uint64_t> backed_{0};
 };
 
-/// Shows the lane, and private memory where something was evacuated.
+/// A window that shows the lane, and private memory where blocks were evacuated.
 class LaneWindow : public Window {
 public:
     using Window::Window;
 
-    /// Pieces of the lane's memory from the first'th on; what was there from that one on is no more.
+    /// Sets the pieces of the lane's memory from number `first` on; previous pieces from that number on are dropped.
     virtual bool add_memory(std::size_t first, std::vector<os::Descriptor> pieces) = 0;
-    /// So much of the window shows the lane, around what was evacuated, and is present. Pieces beyond are given up.
+    /// Maps the lane into this much of the window, except where blocks were evacuated. Pieces beyond are given up.
     virtual bool resize(std::uint64_t size) = 0;
-    /// Nothing of the lane is left in the window, and its pieces are given up.
+    /// Unmaps the lane from the window and gives up its pieces.
     virtual void drop() = 0;
 
-    /// Evacuation: private memory with the same content at the same address. REQUIRES: everything has drained.
+    /// Evacuation: replaces the range by private memory with the same content at the same address. REQUIRES: everything has
+    /// drained.
     virtual bool make_private(Range range) = 0;
-    /// What was evacuated is dead: the lane shows through again, as far as it reaches. REQUIRES: the device has drained.
+    /// The evacuated block is dead: the window shows the lane there again, as far as it reaches. REQUIRES: the device has
+    /// drained.
     virtual bool restore(Range range) = 0;
 
-    /// Keeps copies of these parts of the lane, which the child does not inherit and is to find in place.
+    /// Before fork(): copies these parts of the lane. The child does not inherit the lane, but must find its content in
+    /// place.
     virtual void before_fork(const std::vector<Range>&) {}
     virtual void after_fork_in_parent() {}
-    /// Takes the window again, which was not inherited.
+    /// In the child: maps the window again, which was not inherited.
     virtual void after_fork_in_child() {}
 };
 
-/// Has memory where the client wants it.
+/// A window with memory where the client wants it.
 class PrivateWindow : public Window {
 public:
     using Window::Window;
 
-    /// Memory behind a part that has none, and its return. REQUIRES, for the latter: drained.
+    /// Puts memory behind a part that has none.
     virtual bool back(Range range) = 0;
+    /// Returns the memory behind a part. REQUIRES: drained.
     virtual void discard(Range range) = 0;
 };
 
@@ -151,21 +158,21 @@ class Pager {
 public:
     virtual ~Pager() = default;
 
-    /// All or nothing; false if there is no place to put it. Reading is fine at any time, and a touch of what is out brings
-    /// it back. REQUIRES: nothing is out.
+    /// All or nothing; false if there is no place to put it. Paged-out memory may be read at any time; a touch brings it
+    /// back. REQUIRES: nothing is paged out.
     virtual bool page_out(const std::vector<Part>& parts) = 0;
     virtual bool page_in() = 0;
-    /// What starts here was freed while it was out: it need not come back.
+    /// The block that starts here was freed while it was paged out: it need not come back.
     virtual void forget(const std::byte* start) = 0;
 
     virtual void after_fork_in_parent() {}
     virtual void after_fork_in_child() {}
 };
 
-/// A queue of work on the device: what it is given runs in order.
+/// A queue of work on the device, which runs in order.
 using Stream = std::uint64_t;
 
-/// Tells how far the device has come with its work. This one is that of a device which is always done.
+/// Tells how far the device's work has come. This base class is for a device whose work is always done.
 class Fences {
 public:
     virtual ~Fences() = default;
@@ -175,24 +182,23 @@ public:
     enum class Order : std::uint8_t {
         kDone,
         kNotNow,
-        kGone,  ///< the first stream was destroyed, perhaps with work in flight: only drain_everything() waits for that
+        kGone,  ///< the first stream was destroyed, perhaps with work in flight; only drain_everything() waits for that work
     };
-    /// What is given to `second` from now on comes after what `first` was given so far.
+    /// Makes later work on `second` wait for the work given to `first` so far.
     virtual Order order(Stream /*first*/, Stream /*second*/) { return Order::kDone; }
-    /// Marks what the streams were given so far. False: one of them captures a graph. What it was given before that cannot
-    /// be marked, and so not be waited for.
+    /// Marks the work given to the streams so far. False: one of them captures a graph. Its work from before the capture
+    /// cannot be marked, and so cannot be waited for.
     virtual bool fence() { return true; }
-    /// Whether all that the last fence marked has ended.
+    /// Whether all work marked by the last fence has ended.
     virtual bool passed() { return true; }
-    /// Waits for all that the last fence marked.
+    /// Waits for all work marked by the last fence.
     virtual void drain() {}
-    /// Waits for all that was given to the device in this process's context, also on streams that nobody named. False: it
-    /// cannot be known.
+    /// Waits for all work in this process's context, also on streams that nobody named. False: it cannot be known.
     virtual bool drain_everything() { return true; }
-    /// A turn begins, with nothing of this client in flight, on this stream.
+    /// A turn begins on this stream, with no work of this client in flight.
     virtual void turn_begins(Stream) {}
-    /// After it has drained: how much longer the turn's first iteration took than the others, for the device had to be
-    /// filled. Nothing if there were too few to tell.
+    /// After draining: how much longer the turn's first iteration took than the others, because the device had to be
+    /// filled. Nothing if there were too few iterations to tell.
     virtual std::optional<std::uint64_t> ns_lost() { return std::nullopt; }
 };
 
@@ -202,11 +208,12 @@ struct ClientDevice {
     int ordinal = 0;  ///< the device's number in this process, as its driver counts
     std::unique_ptr<LaneWindow> lane;
     std::unique_ptr<PrivateWindow> own;
-    std::unique_ptr<Pager> pager;    ///< none: what it holds cannot be moved out
-    std::unique_ptr<Fences> fences;  ///< the last, so the first to go: it waits for the work that uses the memory
+    std::unique_ptr<Pager> pager;    ///< none: its memory cannot be paged out
+    std::unique_ptr<Fences> fences;  ///< last member, so destroyed first: it waits for the work that uses the memory
 };
 
-/// By the name in the service's welcome. The windows suit a device of which jobs may use so much. The error is one line.
+/// Creates the device by the name in the service's Welcome. The windows suit a device of this capacity. The error is one
+/// line.
 Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity);
 
 }  // namespace salus::device

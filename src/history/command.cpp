@@ -16,7 +16,7 @@ public:
         add_byte(0);
         return *this;
     }
-    std::uint64_t value() const { return value_ != 0 ? value_ : 1; }  // 0 says that there is none
+    std::uint64_t value() const { return value_ != 0 ? value_ : 1; }  // 0 means none
 
 private:
     void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100'0000'01b3; }

@@ -1,4 +1,4 @@
-// What a command is known by, from one run of it to the next.
+// Identifies a command across its runs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace salus::history {
 /// Stable hashes, the same in every process and version. 0: none.
 struct CommandKeys {
     std::uint64_t command = 0;  ///< its words and the working directory
-    std::uint64_t program = 0;  ///< the same without arguments: another run of the same script, with other parameters
+    std::uint64_t program = 0;  ///< the same without arguments: matches runs of the same script with other arguments
 
     bool operator==(const CommandKeys&) const = default;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 
-/// All that the code below uses is named here, so that a table that lacks some of it shows when the file is opened.
+/// Names every column that the code below uses, so that opening a file detects a table that lacks one.
 constexpr const char* kSchema = R"(
     CREATE TABLE IF NOT EXISTS commands (
         uid INTEGER NOT NULL,
@@ -68,7 +68,7 @@ public:
         if (result_ == SQLITE_OK || result_ == SQLITE_ROW) result_ = sqlite3_step(statement_);
         return result_ == SQLITE_ROW;
     }
-    /// To the end; false if something went wrong.
+    /// Runs it to the end; false if something went wrong.
     bool run() {
         while (step()) continue;
         return ended_well();
@@ -94,7 +94,7 @@ private:
     int bound_ = 0;
 };
 
-/// Figures come from clients' pages and from a file that anybody may have written: what cannot be counts as not known.
+/// Figures come from clients' pages and from a file that anybody may have written: impossible ones count as unknown.
 std::int64_t figure(std::int64_t value) { return value >= 0 && value <= std::int64_t{1} << 50 ? value : 0; }
 std::uint64_t count(std::int64_t value) { return static_cast<std::uint64_t>(figure(value)); }
 Duration span(std::int64_t ns) { return {std::max<std::int64_t>(ns, 0)}; }
@@ -116,11 +116,11 @@ Record record_in(const Statement& row) {
 
 bool is_broken(int result) {
     const int primary = result & 0xff;
-    // An error in a statement of ours means that the tables are not what they should be.
+    // An error in one of our statements means that the tables are not as expected.
     return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_ERROR;
 }
 
-/// What belongs to a file goes with it: the next one must not find it.
+/// Also moves the files that belong to it: the next database must not find them.
 void set_aside(const std::string& path) {
     std::rename(path.c_str(), (path + ".broken").c_str());
     for (const char* suffix : {"-wal", "-shm"}) ::unlink((path + suffix).c_str());
@@ -133,7 +133,7 @@ void Store::Close::operator()(sqlite3* database) const { sqlite3_close(database)
 // ---------------------------------------------------------------------------------------------------------- opening
 
 Store::Opened Store::open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max) {
-    // Commands may name what is nobody else's business.
+    // Private to the user, because commands may contain secrets.
     if (!os::open_file(path, os::Open::kReadWrite)) return {nullptr, path + ": " + std::strerror(errno)};
     Opened opened;
     Attempt made = attempt(path, patience);
@@ -172,7 +172,7 @@ Store::Attempt Store::attempt(const std::string& path, Duration patience) {
     return made;
 }
 
-/// Makes the tables, or looks at those that are there.
+/// Creates the tables, or checks existing ones.
 Store::Fault Store::prepare(std::string& why) {
     Statement version(database_.get(), "PRAGMA user_version");
     if (!version.step()) return is_broken(version.result()) ? Fault::kBroken : Fault::kOther;
@@ -180,8 +180,8 @@ Store::Fault Store::prepare(std::string& why) {
         why = "it has a newer version and is left alone";
         return Fault::kNewer;
     }
-    static_cast<void>(version.run());  // it would keep the file locked
-    // Others may read while one writes; where the file system cannot do that, it works all the same.
+    static_cast<void>(version.run());  // ends the statement, which would keep the file locked
+    // With WAL, others may read while one writes; on a file system without it, everything else still works.
     execute("PRAGMA journal_mode = WAL");
     execute("PRAGMA synchronous = NORMAL");
     Statement check(database_.get(), "PRAGMA quick_check(1)");
@@ -213,7 +213,7 @@ Result<bool> Store::record(const Run& run) {
     return why;
 }
 
-/// Figures are replaced as a whole: those of the last run that ended well or, while none has, of the last.
+/// Figures are replaced as a whole, by those of the last successful run or, if there is none, of the last run.
 bool Store::upsert(const Run& run) {
     const bool complete = run.status == 0 && run.figures.iterations > 0;
     Statement statement(database_.get(), R"(

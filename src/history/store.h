@@ -1,7 +1,7 @@
-// What is remembered of commands that have run: an SQLite file, one row for each command of each user.
+// The record of commands that have run: an SQLite file, one row for each command of each user.
 //
-// What is stored orders and estimates, it never refuses anything: so a file that is broken, or a write that fails, costs
-// knowledge and nothing else. Several processes may have the file open; one thread uses a Store.
+// The record only orders and estimates; it never refuses anything. So a broken file or a failed write costs only knowledge.
+// Several processes may have the file open; a Store belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct sqlite3;
 namespace salus::history {
 
 inline constexpr const char* kFileName = "history.db";
-/// So many commands of a user are kept, those that ran last.
+/// This many commands of each user are kept, the latest ones.
 inline constexpr std::uint64_t kCommandsMax = 10'000;
 
 using Figures = RunFigures;
@@ -31,14 +31,14 @@ using Figures = RunFigures;
 struct Run {
     unsigned uid = 0;
     CommandKeys keys;
-    std::string command;  ///< to be shown
+    std::string command;  ///< as shown to users
     Figures figures;
     Duration took;
     double ended_at_s = 0;  ///< Unix time
     int status = 0;         ///< its exit status, or 128 + the signal that ended it
 };
 
-/// All that is known of a command. Figures and `took` are of the last run that ended well, if one did.
+/// All that is known about a command. Figures and `took` are those of the last successful run, if there is one.
 struct Record {
     Run last;
     std::uint64_t runs = 0;
@@ -47,25 +47,25 @@ struct Record {
 class Store {
 public:
     struct Opened {
-        std::unique_ptr<Store> store;  ///< none: nothing can be remembered
-        std::string remark;            ///< one line about what was found wrong; empty: nothing
+        std::unique_ptr<Store> store;  ///< none: nothing can be recorded
+        std::string remark;            ///< one line about a problem found; empty: none
     };
-    /// For the service: makes the file if there is none, and another if it is broken, which is then set aside. A file of a
-    /// newer version is left alone. No call takes longer than `patience` because others use the file.
+    /// For the service: creates the file if there is none. A broken file is set aside and replaced; a file of a newer
+    /// version is left alone. No call waits longer than `patience` for other users of the file.
     static Opened open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max = kCommandsMax);
-    /// A file that is there, as it is.
+    /// Opens an existing file, unchanged.
     static Result<std::unique_ptr<Store>> open(const std::string& path, Duration patience);
 
-    /// Adds a run to what is known of its command. A run that failed is counted, but does not change a known length.
+    /// Adds a run to the record of its command. A failed run is counted, but does not change a known length.
     Result<bool> record(const Run& run);
 
-    /// Of the command, else of the latest run of the same program with other arguments; zeros: nothing is known.
+    /// The figures of the command, else of the latest run of the same program with other arguments; zeros: unknown.
     Result<Figures> find(unsigned uid, CommandKeys keys);
 
-    /// Of one user, or all; the latest first.
+    /// The records of one user, or of all; latest first.
     Result<std::vector<Record>> list(std::optional<unsigned> uid);
 
-    /// Forgets the commands whose text contains `part`; empty: all. How many there were.
+    /// Forgets the commands whose text contains `part`; empty: all. Returns their number.
     Result<std::uint64_t> clear(std::optional<unsigned> uid, std::string_view part);
 
 private:

@@ -17,7 +17,7 @@ using FreeFunction = void (*)(void*);
 std::atomic<client::Client*> the_client{nullptr};
 AllocateFunction allocate_before = ::posix_memalign;
 FreeFunction free_before = ::free;
-/// Where the client's blocks lie, so that a look at the address is enough for everybody else's.
+/// The address range of the client's blocks: a comparison is enough to rule out other blocks.
 std::array<const std::byte*, 2> windows{};
 std::size_t window_size = 0;
 
@@ -26,7 +26,7 @@ bool is_ours(const void* block) {
     return (at >= windows[0] && at < windows[0] + window_size) || (at >= windows[1] && at < windows[1] + window_size);
 }
 
-/// Nothing is thrown into the library: what goes wrong is as if we were not there.
+/// Throws nothing into the library: after an error it behaves as without Salus.
 int allocate(void** block, std::size_t alignment, std::size_t size) {
     if (size >= client::kManagedMin && alignment <= client::Arena::kGranule) {
         try {

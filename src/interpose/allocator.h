@@ -1,5 +1,5 @@
-// The large blocks of a library that allocates by posix_memalign, as PyTorch's does for tensors on the CPU, become the
-// client's.
+// Serves the large blocks of a library that allocates with posix_memalign, as PyTorch's does for CPU tensors, from the
+// client's memory.
 #pragma once
 
 #include <string_view>

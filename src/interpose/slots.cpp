@@ -23,7 +23,7 @@ constexpr bool is_slot(std::uint64_t type) { return type == R_AARCH64_JUMP_SLOT 
 constexpr bool is_slot(std::uint64_t) { return false; }
 #endif
 
-/// What a loaded library's dynamic section says.
+/// The dynamic section of a loaded library.
 class Library {
 public:
     explicit Library(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -42,7 +42,7 @@ public:
         return ::dladdr(address, &info) != 0 && reinterpret_cast<std::uint64_t>(info.dli_fbase) == base_;
     }
 
-    /// Most libraries have their slots made read-only once they are loaded.
+    /// The slots of most libraries become read-only after loading.
     bool is_read_only(void** slot) const {
         const auto at = reinterpret_cast<std::uintptr_t>(slot);
         return at >= read_only_ && at < read_only_end_;
@@ -111,7 +111,7 @@ int look(dl_phdr_info* info, std::size_t, void* data) {
     return 1;
 }
 
-/// Threads may be calling through it just now.
+/// Atomic, because threads may be calling through the slot at this moment.
 bool set_slot(const Library& library, void** slot, void* function) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     void* start = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(slot) & ~(page - 1));
@@ -135,7 +135,7 @@ Result<bool> redirect(std::string_view library, const std::vector<Redirection>& 
     }
     for (std::size_t i = 0; i < redirections.size(); ++i) {
         void* before = *slots[i].front();
-        // Not called yet: the slot leads to the linker, which would look it up now, and undo what we do.
+        // Not called yet: the slot leads to the linker, which would resolve it at the first call and overwrite our entry.
         if (found.contains(before)) before = ::dlsym(RTLD_DEFAULT, redirections[i].function);
         *redirections[i].before = before;
         for (void** slot : slots[i]) {

@@ -1,10 +1,10 @@
-// Redirects the calls that a loaded library makes to another one's functions.
+// Redirects the calls of a loaded library to functions of other libraries.
 //
 // Note [Slots, not LD_PRELOAD]
-// A shared library calls functions of others through slots that the dynamic linker fills in. To change those of one library,
-// once it is loaded, touches neither the rest of the process nor any other process of the job; it needs no environment that
-// a shell, a sanitizer or another preloaded allocator would have to cope with; and what was in the slot before is what is
-// called for everything that is not ours.
+// A shared library calls functions of other libraries through slots that the dynamic linker fills in. We patch the slots of
+// one library after it is loaded. This touches neither the rest of the process nor any other process of the job. It needs no
+// environment variable with which a shell, a sanitizer or another preloaded allocator would have to cope. For everything
+// that is not ours, the previous content of the slot is called.
 #pragma once
 
 #include <string_view>
@@ -17,10 +17,11 @@ namespace salus::interpose {
 struct Redirection {
     const char* function;
     void* to;
-    void** before;  ///< where to put what was called so far
+    void** before;  ///< receives the function that was called before
 };
 
-/// An error if any of them is not called at all. Changes the first loaded library whose file name starts with `library`.
+/// Patches the first loaded library whose file name starts with `library`. An error if it does not call one of the
+/// functions.
 Result<bool> redirect(std::string_view library, const std::vector<Redirection>& redirections);
 
 }  // namespace salus::interpose

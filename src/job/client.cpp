@@ -55,7 +55,7 @@ Client::~Client() {
 void Client::begin() {
     if (!client_) return;
     const salus_status status = salus_begin(client_);
-    // Without a service the library lets the job run by itself.
+    // Without a service the library lets the job run without sharing.
     if (status != SALUS_OK && status != SALUS_NO_SERVICE) fail(kFailed, speaker_ + salus_error_text());
 }
 
@@ -70,7 +70,7 @@ Memory Client::allocate(std::size_t size, salus_kind kind) {
     return {static_cast<std::byte*>(block), size};
 }
 
-/// As frameworks do, keeps what it was given: with a page fault for every page of every iteration, running alone would look
+/// Keeps released memory, as frameworks do. With a page fault for every page of every iteration, running alone would look
 /// slower than it is.
 Memory Client::allocate_ordinary(std::size_t size) {
     {

@@ -1,4 +1,4 @@
-// Where the job's memory and its turns come from: Salus, or, alone, nobody.
+// The source of the job's memory and turns: Salus or, with --alone, ordinary memory and no turns.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace salus::job {
 
-/// What cannot be had ends the process with one line. Any thread may call.
+/// A failure ends the process with one line. Any thread may call.
 class Client {
 public:
     explicit Client(const Options& options);
@@ -27,7 +27,7 @@ public:
     void release(Memory memory);
     salus_counters counters();
 
-    /// To be called in a child process: does what a careless one might. False if it could not have memory of its own.
+    /// For a child process: does what a careless child might do. False if it could not get memory of its own.
     bool try_in_child(Memory inherited);
 
 private:

@@ -35,7 +35,7 @@ struct ScratchBlock {
     Memory memory;
 };
 
-/// What one thread has of its own. The first of them leads: it alone looks after the state, the survivor, log and faults.
+/// State of one thread. The first thread leads: it alone handles the persistent state, the survivor, the log and faults.
 struct Thread {
     unsigned index;
     Work work;
@@ -150,7 +150,7 @@ void Job::iterate(std::uint64_t k, Thread& thread) {
     }
 }
 
-/// Requests do not wait for each other: who is late finds several.
+/// Requests arrive independently: a late job finds several waiting.
 void Job::wait_until_due(std::uint64_t k) {
     if (options_.inference()) {
         arrival_ = arrival_ + seconds_of(arrivals_.exponential(1 / options_.rate));

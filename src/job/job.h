@@ -7,7 +7,7 @@
 
 namespace salus::job {
 
-/// From attaching to detaching. What goes wrong ends the process with one line.
+/// From attaching to detaching. An error ends the process with one line.
 Run run_job(const Options& options, Instant process_start);
 
 }  // namespace salus::job

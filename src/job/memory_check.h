@@ -1,4 +1,4 @@
-// Memory whose content is known, so that a change by anybody else is seen.
+// Memory with known content, so that a change by anybody else is detected.
 //
 // Scratch is filled with a pattern of its own for each iteration and block. Persistent state evolves, as weights do, and is
 // kept under checksums that live in ordinary memory.
@@ -19,7 +19,7 @@ enum class Touch : std::uint8_t {
     kPages  ///< one word a page
 };
 
-/// Another key, another pattern.
+/// Each key has its own pattern.
 std::uint64_t pattern_key(std::uint64_t seed, std::uint64_t iteration, std::uint64_t block);
 
 /// REQUIRES: aligned to 8 bytes.
@@ -40,7 +40,7 @@ public:
 
     explicit PersistentState(std::uint64_t seed) : seed_(seed) {}
 
-    /// Takes the memory in and gives it its first content. REQUIRES: whole words, aligned to them; stays there.
+    /// Adds the memory and writes its first content. REQUIRES: whole, aligned words; the memory stays at its address.
     void add(Memory block);
     std::size_t size() const { return size_; }
 

@@ -40,7 +40,7 @@ std::uint64_t count(const std::string& option, const std::string& text, std::int
 
 double positive(const std::string& option, const std::string& text, double most) {
     const auto value = parse_number(text);
-    if (!value || *value < 1e-6 || *value > most) {  // what is less the service does not take
+    if (!value || *value < 1e-6 || *value > most) {  // the service refuses smaller values
         throw UsageError{option + ": '" + text + "' is not a number from 0.000001 to " +
                          std::to_string(static_cast<std::int64_t>(most))};
     }
@@ -226,7 +226,7 @@ void check_growth(const char* option, Bytes grown, Bytes before) {
                          " that it starts with"};
 }
 
-/// Better now than after hours of work.
+/// Checked now rather than after hours of work.
 void check_report(const std::string& path) {
     namespace fs = std::filesystem;
     if (path.empty() || path == "-") return;

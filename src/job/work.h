@@ -1,4 +1,4 @@
-// Work of a fixed amount: how long it takes is up to the machine, how much it is is not.
+// A fixed amount of work; only the time that it takes depends on the machine.
 #pragma once
 
 #include <array>

@@ -38,8 +38,8 @@ constexpr bool is_none(ClientId id) { return id == kNoClient; }
 constexpr bool is_none(LaneId id) { return id == kNoLane; }
 
 // Note [One list of fields]
-// list() names the fields of each struct once. A Writer walks the list to make JSON, a Reader to take it apart: what the one
-// writes the other reads, by the same key and in the same unit.
+// list() names the fields of each struct once. A Writer walks the list to make JSON, a Reader to parse it. So both use the
+// same keys and units.
 
 class Writer {
 public:
@@ -84,7 +84,7 @@ public:
             list(writer, value);
         }
     }
-    /// Its fields stand among ours. `key` is one that it always has.
+    /// Its fields are written among ours. `key` is a field that it always has.
     template <typename T>
     void among(const char* /*key*/, const std::optional<T>& value) {
         if (value) list(*this, *value);

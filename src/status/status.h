@@ -1,7 +1,7 @@
 // The state of a service: what it is, its lanes, its jobs. `salus ps`, `top`, `status` and their JSON are views of it.
 //
-// The service fills it in and sends it as JSON; the command line reads that back. Units are in the names of the JSON's keys:
-// _s for seconds, _ms for milliseconds; what has neither and is an amount of memory is in bytes.
+// The service fills it in and sends it as JSON; the command line parses that. The keys name the units: _s for seconds, _ms
+// for milliseconds. An amount of memory is in bytes.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ enum class JobState : std::uint8_t {
     kStarting,  ///< none of its processes has attached yet
     kRunning,
     kWaiting,
-    kIdle,     ///< it wants nothing
+    kIdle,     ///< it does not want to run
     kPaused,   ///< by `salus pause`
     kStopped,  ///< by a signal or a debugger
     kAsleep,   ///< it holds a lane in mid-iteration and does nothing
     kRefused,  ///< it could never fit
     kLeaving,  ///< it has hung up or was dropped; its process may still be there
-    kPaging,   ///< its memory is on the way out or in
+    kPaging,   ///< its memory is being paged out or in
     kPagedOut,
     kGrowing,  ///< it waits in mid-iteration for more memory
 };
@@ -58,14 +58,14 @@ std::optional<WaitReason> wait_reason_from(std::string_view text);
 struct Activity {
     struct Length {
         std::uint64_t iterations = 0;
-        bool is_past = false;  ///< it is that of an earlier run, and may be wrong; else it was stated
+        bool is_past = false;  ///< from an earlier run, and perhaps wrong; otherwise stated by the job
     };
     Wait wait;
     LaneId lane = kNoLane;
     std::uint64_t iterations = 0;
     std::uint64_t iterations_before = 0;  ///< of them, done under an earlier service
     std::optional<Length> length;
-    std::optional<Duration> left;  ///< wall time that it still needs, as far as can be told
+    std::optional<Duration> left;  ///< estimated wall time that it still needs
     Duration busy;                 ///< inside iterations, by its own count; earlier services included
     Duration attained;             ///< on the device, by the engine's count
     Duration waited;
@@ -91,7 +91,7 @@ struct JobStatus {
     std::string name;
     int pid = 0;  ///< of the client; of `salus run` if there is none yet
     UserId user{};
-    Duration attached;  ///< for so long; if it is starting, since it was announced
+    Duration attached;  ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
     std::string log;                   ///< path, if it was detached
     std::optional<Activity> activity;  ///< of a client that the engine knows
@@ -143,8 +143,7 @@ nlohmann::json to_json(const Status& status);
 nlohmann::json to_json(const TraceStatus& trace);
 nlohmann::json to_json(const std::vector<JobStatus>& jobs);
 
-/// Reads what to_json() wrote. A field that is missing, or is not what it should be, keeps its default: the service may be a
-/// little older or newer.
+/// Reads what to_json() wrote. A missing or unexpected field keeps its default: the service may be a little older or newer.
 Status status_from(const nlohmann::json& document);
 TraceStatus trace_status_from(const nlohmann::json& document);
 

@@ -1,4 +1,4 @@
-// A client's context on a GPU, and what the parts of its side share: calls in that context, address space, new memory.
+// A client's context on a GPU, and what the parts of its device share: calls in that context, address space, new memory.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct ClientContext {
     AccessDescription access{};
 };
 
-/// While it lives our context is the calling thread's. The helper has none, and a script may have made another GPU's
-/// current: then a stream's number, 0 for one, would name a stream of that one.
+/// Makes our context the calling thread's current one while it lives. The helper has no context, and a script may have made
+/// another GPU's context current: then a stream handle, such as 0, would mean a stream of that GPU.
 class InContext {
 public:
     explicit InContext(const ClientContext& client) : driver_(*client.driver) {
@@ -34,7 +34,7 @@ private:
     bool changed_ = false;
 };
 
-/// ... and the thread may call what else would spoil a graph that is being captured, here or in another thread.
+/// As above; the thread may also make calls that would otherwise spoil a graph capture, here or in another thread.
 class ContextScope {
 public:
     explicit ContextScope(const ClientContext& client) : in_context_(client), driver_(*client.driver) {
@@ -50,7 +50,7 @@ private:
     int mode_ = kCaptureModeRelaxed;
 };
 
-/// Address space that goes back when this does.
+/// Address space that is released when this is destroyed.
 class Reservation {
 public:
     static Result<Reservation> make(const Driver& driver, std::uint64_t size);

@@ -1,6 +1,6 @@
-// A client's side of a GPU: two windows of its address space, what the driver maps there, and events for work in flight.
-// Moving a GPU's memory out is not there yet: it has no pager. CUDA does not survive fork(): a child has neither the memory
-// nor the driver.
+// A client's side of a GPU: two windows of its address space, the memory that the driver maps there, and events for work in
+// flight. There is no pager yet: GPU memory cannot be paged out. CUDA does not survive fork(): a child has neither the
+// memory nor the driver.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace salus::device {
 
 inline constexpr Traits kCudaTraits{.name = "cuda", .asynchronous = true, .has_contexts = true, .lane_unit = cuda::kPiece};
 
-/// Windows for the GPU with this UUID, of which jobs may use so much. Makes the process's (primary) context on it, unless
-/// there is one. The error is one line.
+/// Windows for the GPU with this UUID and this capacity. Creates the process's (primary) context on it, unless there is one.
+/// The error is one line.
 Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid);
 
 }  // namespace salus::device

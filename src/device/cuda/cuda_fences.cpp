@@ -10,7 +10,7 @@
 namespace salus::device {
 namespace {
 
-/// An event a stream: it marks how far the stream had come at the last fence.
+/// One event per stream, which marks how far the stream had come at the last fence.
 class CudaFences : public Fences {
 public:
     explicit CudaFences(const cuda::ClientContext& context) : context_(context) {}
@@ -44,7 +44,7 @@ public:
     }
 
     bool fence() override {
-        const cuda::InContext in_context(context_);  // every boundary comes here, and no more of a ContextScope is needed
+        const cuda::InContext in_context(context_);  // runs at every boundary, where a full ContextScope is not needed
         const std::lock_guard lock(marks_mutex_);
         before_.swap(marked_);
         marked_.clear();
@@ -55,17 +55,17 @@ public:
         };
         std::erase_if(used_, [&](Stream stream) {
             const StreamState state = state_of(stream);
-            if (state == StreamState::kGone) {  // whoever destroyed it need not have waited for its work
+            if (state == StreamState::kGone) {  // it may have been destroyed with work in flight
                 unmarked_ = true;
                 ++abandoned_;
                 return true;
             }
-            // Nothing runs of what a capturing stream is given now; of what came before, some may.
+            // A capturing stream does not run what it is given now, but earlier work may still run.
             const bool capturing = state == StreamState::kCaptures;
             const cuda::Event event = capturing ? nullptr : record(stream);
             if (event) {
                 marked_.push_back({stream, event});
-                // The first mark of a turn is kept; the next ones are made with the event that was kept before.
+                // The first mark of a turn is kept; later marks reuse the event that was kept before.
                 if (stream == turn_stream_ && turn_.fences++ == 0) std::swap(turn_.first, events_[stream]);
                 return true;
             }
@@ -87,7 +87,7 @@ public:
 
     void drain() override {
         const cuda::ContextScope scope(context_);
-        std::unique_lock lock(marks_mutex_);  // others make fences meanwhile
+        std::unique_lock lock(marks_mutex_);  // other threads make fences meanwhile
         const std::vector<Mark> marked = marked_;
         const bool unmarked = unmarked_;
         const std::uint64_t abandoned = abandoned_;
@@ -140,7 +140,7 @@ private:
             case cuda::kInvalidHandle:
             case cuda::kInvalidContext:
             case cuda::kContextIsDestroyed: return StreamState::kGone;
-            // The default stream may not even be asked while another that it waits for captures.
+            // The default stream may not even be queried while a stream that it waits for captures.
             default: return StreamState::kCaptures;
         }
     }
@@ -154,7 +154,7 @@ private:
     cuda::ClientContext context_;
     std::vector<Stream> used_;              ///< since the last fence
     std::mutex marks_mutex_;                ///< guards all below; held for a moment only
-    std::map<Stream, cuda::Event> events_;  ///< each marks how far a stream was at the last fence that it was used before
+    std::map<Stream, cuda::Event> events_;  ///< the progress of each stream at the last fence after its use
     struct Mark {
         Stream stream;
         cuda::Event event;
@@ -163,7 +163,7 @@ private:
     std::vector<Mark> before_;     ///< by the one before it
     bool unmarked_ = false;        ///< something could not be marked
     std::uint64_t abandoned_ = 0;  ///< streams that were destroyed ...
-    std::uint64_t rested_ = 0;     ///< ... and how many of them before the context last came to rest
+    std::uint64_t rested_ = 0;     ///< ... and how many of them before the context was last drained
     bool capturing_ = false;       ///< the last fence met a stream that captures
     Stream turn_stream_ = 0;
     struct {

@@ -70,7 +70,7 @@ public:
         lanes_.erase(lane);
     }
 
-    // The pages stay where the driver still has them for a context that ends.
+    // The pages stay if the driver still holds them for a context that is ending.
     bool renew(LaneId lane) override {
         trim(lane, Bytes{});
         return true;

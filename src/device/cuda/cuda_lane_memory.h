@@ -1,4 +1,4 @@
-// Lanes in a GPU's memory. The service has no context there: it makes memory and passes it on.
+// Lanes in a GPU's memory. The service has no context there: it creates memory and passes it to clients.
 #pragma once
 
 #include <memory>

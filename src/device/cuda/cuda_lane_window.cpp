@@ -12,9 +12,9 @@ using cuda::kPiece;
 using cuda::kSuccess;
 
 // Note [Pieces]
-// The driver maps whole handles only, so both windows are made of pieces. One of the lane's window shows the lane, or memory
-// of our own while something in it is evacuated: then all of it was copied, and all of it is private, the free parts as
-// well. One of the private window has memory while any byte of it is wanted.
+// The driver maps only whole handles, so both windows consist of pieces. A piece of the lane's window shows the lane; or
+// private memory, while a block in it is evacuated: then the whole piece was copied and is private, free parts included. A
+// piece of the private window has memory while any byte of it is wanted.
 class CudaLaneWindow : public LaneWindow {
 public:
     CudaLaneWindow(const ClientContext& context, cuda::Reservation space, std::uint64_t size)
@@ -32,7 +32,7 @@ public:
         forget_pieces(first);
         for (const os::Descriptor& descriptor : pieces) {
             Handle handle = 0;
-            // The driver wants the descriptor itself where the pointer is; it takes a copy.
+            // The driver takes the descriptor itself in place of the pointer, and makes a copy of it.
             void* passed = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
             if (driver().memory_import(&handle, passed, cuda::kHandleTypeDescriptor) != kSuccess) return false;
             pieces_.push_back(handle);
@@ -96,11 +96,12 @@ private:
         return from >= to || driver().memory_set_access(at(from), (to - from) * kPiece, &context_.access, 1) == kSuccess;
     }
 
-    /// So many pieces at least, of those that are not evacuated. False: some of them are there, and cannot be used.
+    /// Maps at least this many pieces, except those that are evacuated. False: only some could be mapped, and they cannot be
+    /// used.
     bool show(std::size_t wanted) {
         std::size_t from = mapped_;
         for (; mapped_ < wanted; ++mapped_) {
-            // Access is set for many at once: that is what takes the time.
+            // Access is set for many pieces at once, because that is the slow step.
             if (evacuated_.contains(mapped_)) {
                 if (!set_access(from, mapped_)) return false;
                 from = mapped_ + 1;
@@ -110,7 +111,7 @@ private:
         }
         return set_access(from, mapped_);
     }
-    /// ... and at most.
+    /// Maps at most this many pieces.
     void hide(std::size_t wanted) {
         while (mapped_ > wanted) {
             if (!evacuated_.contains(--mapped_)) hide_piece(mapped_);
@@ -123,7 +124,7 @@ private:
         for (; pieces_.size() > from; pieces_.pop_back()) driver().memory_release(pieces_.back());
     }
 
-    /// The piece of the lane becomes a copy of itself. 0 if there is no memory for it; then nothing has changed.
+    /// Replaces the piece of the lane by a private copy. 0 if there is no memory for it; then nothing has changed.
     Handle copy_of(std::uint64_t piece) {
         if (!copies_ && driver().stream_create(&copies_, cuda::kStreamNonBlocking) != kSuccess) return 0;
         const cuda::Address aside = space_.start() + size();
@@ -142,7 +143,7 @@ private:
         return 0;
     }
 
-    /// This memory in the place of a piece of the lane that has none.
+    /// Maps this memory in place of a piece of the lane that has none.
     bool show_piece(std::uint64_t piece, Handle handle) const {
         if (driver().memory_map(at(piece), kPiece, 0, handle, 0) != kSuccess) return false;
         if (set_access(piece, piece + 1)) return true;
@@ -150,8 +151,8 @@ private:
         return false;
     }
 
-    /// One block less in each of these; where none is left the lane shows through again. Where it cannot, the piece stays as
-    /// it is, for good: other blocks may lie in it.
+    /// Counts one block less in each of these pieces; a piece without blocks shows the lane again. If that fails, the piece
+    /// stays private for good: other blocks may lie in it.
     bool release_evacuated(std::uint64_t first, std::uint64_t last) {
         bool ok = true;
         for (std::uint64_t piece = first; piece <= last; ++piece) {
@@ -176,7 +177,7 @@ private:
     ClientContext context_;
     cuda::Reservation space_;     ///< the window, and one piece to copy through
     std::vector<Handle> pieces_;  ///< of the lane, in order
-    std::size_t mapped_ = 0;      ///< so many of them show in the window, where it is not evacuated
+    std::size_t mapped_ = 0;      ///< this many of them are mapped, except evacuated ones
     std::map<std::uint64_t, Evacuated> evacuated_;
     cuda::Stream copies_ = nullptr;
 };

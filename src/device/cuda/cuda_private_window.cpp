@@ -8,7 +8,7 @@ namespace {
 
 using cuda::kPrivatePiece;
 
-/// Large requests are not tried without a look at what there is.
+/// Requests from this size on first check how much memory is free.
 constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
 
 /// See Note [Pieces].
@@ -23,7 +23,7 @@ public:
 
     bool back(Range range) override {
         const cuda::ContextScope scope(context_);
-        // Not piece by piece up to the end of the GPU's memory, which others would miss meanwhile.
+        // Not piece by piece until the GPU's memory is exhausted: others would lack it meanwhile.
         if (range.size >= kAskFirst && missing_in(range) > free_memory()) return false;
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
             const std::uint64_t piece = at / kPrivatePiece;

@@ -1,5 +1,5 @@
-// The part of the CUDA driver's interface that Salus uses, loaded at run time: nothing links CUDA, and nothing of it is
-// needed to build. The declarations are those of cuda.h; driver_test.cpp compares them where that is installed.
+// The part of the CUDA driver's interface that Salus uses, loaded at run time: nothing links CUDA, and building needs no
+// CUDA. The declarations are those of cuda.h; driver_test.cpp compares them where cuda.h is installed.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,9 @@ inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
-inline constexpr int kAttributeVirtualMemory = 102;      ///< virtual memory management is supported
-inline constexpr int kAttributeDescriptorHandles = 103;  ///< ... and its memory can be passed on as descriptors
+inline constexpr int kAttributeVirtualMemory = 102;  ///< virtual memory management is supported
+inline constexpr int kAttributeDescriptorHandles =
+    103;  ///< ... and its memory can be passed to other processes as descriptors
 
 /// Every function: its member here, its symbol in libcuda.so.1, its parameters.
 #define SALUS_CUDA_FUNCTIONS(X)                                                                                             \
@@ -111,7 +112,7 @@ struct Driver {
     std::string name_of(Status status) const;
 };
 
-/// Loads libcuda.so.1, once a process; it stays loaded. Does not initialise it. The error is one line.
+/// Loads libcuda.so.1, once per process; it stays loaded. Does not initialise it. The error is one line.
 Result<const Driver*> driver();
 
 /// "GPU-0a1b2c3d-…", as nvidia-smi and CUDA_VISIBLE_DEVICES have it.

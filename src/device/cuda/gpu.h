@@ -9,10 +9,10 @@
 
 namespace salus::device::cuda {
 
-/// Lanes are made of pieces of this size, each a handle of the driver's: what is evacuated, and what comes back, is whole
-/// pieces, since a part of a handle cannot be mapped.
+/// Lanes consist of pieces of this size, each one handle of the driver. Evacuation and its reversal work on whole pieces,
+/// because a part of a handle cannot be mapped.
 inline constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
-/// Private memory comes in smaller ones: they are not passed on, and unused parts are waste.
+/// Private memory has smaller pieces: they are not passed to other processes, and unused parts are waste.
 inline constexpr std::uint64_t kPrivatePiece = std::uint64_t{4} << 20;
 
 struct Gpu {
@@ -23,15 +23,15 @@ struct Gpu {
     Bytes memory;
 };
 
-/// Memory of that GPU which can be passed on.
+/// Memory of that GPU which can be passed to other processes.
 inline AllocationProperties memory_of(Ordinal ordinal) {
     AllocationProperties properties;
     properties.location.id = ordinal;
     return properties;
 }
 
-/// Initialises the driver. The GPU with this UUID, or the first that CUDA_VISIBLE_DEVICES leaves. One line of why not, if
-/// there is none, or its memory cannot be shared.
+/// Initialises the driver and opens the GPU with this UUID, or the first that CUDA_VISIBLE_DEVICES allows. The error is one
+/// line: there is no GPU, or its memory cannot be shared.
 Result<Gpu> open_gpu(const std::string& uuid = {});
 
 }  // namespace salus::device::cuda

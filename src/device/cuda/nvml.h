@@ -1,4 +1,4 @@
-// What the driver's management library knows of a GPU and of the processes on it. Loaded at run time, needs no context.
+// What the driver's management library knows about a GPU and its processes. Loaded at run time; needs no context.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ public:
     /// For the GPU with this UUID ("GPU-…"). The error is one line.
     static Result<Nvml> open(const std::string& uuid);
 
-    /// All memory in use on it, the driver's own part aside.
+    /// All memory in use on the GPU, except the driver's own part.
     std::optional<Bytes> used() const;
-    /// What each process uses there; memory that was imported is its maker's. Nothing if it cannot be told.
+    /// Memory of each process on the GPU; imported memory counts for its creator. Nothing if it cannot be determined.
     std::optional<std::map<int, Bytes>> used_by_process() const;
     std::string driver_version() const;
 

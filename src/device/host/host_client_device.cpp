@@ -22,7 +22,7 @@ public:
     using PrivateWindow::PrivateWindow;
     ~HostPrivateWindow() override { ::munmap(start(), size()); }
 
-    bool back(Range) override { return true; }  // the kernel does, at the first touch
+    bool back(Range) override { return true; }  // the kernel does it at the first touch
     void discard(Range range) override { ::madvise(start() + range.offset, range.size, MADV_DONTNEED); }
 };
 
@@ -36,7 +36,7 @@ Result<std::unique_ptr<ClientDevice>> make_host_client_device(Bytes capacity) {
     };
     auto device = std::make_unique<ClientDevice>();
     device->traits = kHostTraits;
-    // For tests of the helper's part in a hand-over, which an asynchronous device needs.
+    // For tests of the helper's part in a hand-over, which only an asynchronous device needs.
     device->traits.asynchronous = std::getenv("SALUS_HOST_ASYNCHRONOUS") != nullptr;
     std::byte* lane = reserve(size, PROT_NONE);
     if (!lane) return no_space();
@@ -45,7 +45,7 @@ Result<std::unique_ptr<ClientDevice>> make_host_client_device(Bytes capacity) {
     if (!own) return no_space();
     device->own = std::make_unique<HostPrivateWindow>(own, size);
     device->pager = make_host_pager();
-    device->fences = std::make_unique<Fences>();  // what the host computes is done when the call returns
+    device->fences = std::make_unique<Fences>();  // work on the host is done when the call returns
     return device;
 }
 

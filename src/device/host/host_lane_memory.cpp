@@ -20,7 +20,7 @@ namespace {
 /// Clients map whole granules of their arenas; a file that ends within one would fault.
 constexpr std::int64_t kUnit = 64 * 1024;
 
-/// The rest is for what is not a job's.
+/// The rest is for everything that is not a job.
 Bytes most_of_the_memory() {
     struct sysinfo info {};
     if (::sysinfo(&info) != 0) return gibibytes(1);

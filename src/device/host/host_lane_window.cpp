@@ -9,7 +9,7 @@
 
 namespace salus::device {
 
-// A child of fork() is no client and must not see a lane.
+// A child of fork() is not a client and must not see a lane.
 HostLaneWindow::HostLaneWindow(std::byte* start, std::uint64_t size) : LaneWindow(start, size) {
     ::madvise(start, size, MADV_DONTFORK);
 }
@@ -51,8 +51,8 @@ bool HostLaneWindow::restore(Range range) {
     return inside == 0 || show({range.offset, inside});
 }
 
-// The parent's own blocks stay where they are, since other threads may be using them. Without memory for a copy the child
-// finds nothing there.
+// The parent's own blocks stay in place, because other threads may be using them. If there is no memory for a copy, the
+// child finds nothing there.
 void HostLaneWindow::before_fork(const std::vector<Range>& alive) {
     for (const Range& range : alive) {
         if (void* copy = copy_of(range)) for_child_.push_back({range, copy});
@@ -64,7 +64,7 @@ void HostLaneWindow::after_fork_in_parent() {
 }
 
 void HostLaneWindow::after_fork_in_child() {
-    // The addresses are taken again before anything of the child's own comes to lie there.
+    // Reserve the addresses again before the child maps anything of its own there.
     around_evacuated(0, size(), [&](Range range) {
         ::mmap(start() + range.offset, range.size, PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -84,7 +84,7 @@ void HostLaneWindow::around_evacuated(std::uint64_t from, std::uint64_t to, cons
     if (from < to) act(Range{from, to - from});
 }
 
-/// Private memory with what this part of the lane holds; nullptr if there is none.
+/// A private copy of this part of the lane; nullptr if there is no memory.
 void* HostLaneWindow::copy_of(Range range) const {
     void* copy = ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED) return nullptr;
@@ -112,7 +112,7 @@ bool HostLaneWindow::show(Range range) const {
     return true;
 }
 
-/// The range stays ours, with nothing in it.
+/// Empties the range but keeps it reserved.
 void HostLaneWindow::hide(Range range) const {
     void* at = ::mmap(start() + range.offset, range.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
                       -1, 0);

@@ -28,8 +28,8 @@ os::Descriptor open_page_file() {
     return {};
 }
 
-/// Threads beside the one that waits in begin() and the helper. They may be workers that do nothing by themselves (OpenMP's,
-/// BLAS's), or a library's that writes to the memory at any time: nobody can tell.
+/// Threads beside the one that waits in begin() and the helper. They may be idle workers (of OpenMP or BLAS), or threads of
+/// a library that write to the memory at any time: there is no way to tell.
 bool has_other_threads() {
     constexpr std::size_t kWaitsAndHelper = 2;
     const auto threads = os::count_threads();
@@ -37,14 +37,14 @@ bool has_other_threads() {
 }
 
 // Note [Paged memory can be touched]
-// What is paged out stays mapped, privately, to the file that holds it. Whoever touches it, be it another thread of the job,
-// the kernel on its behalf, or a child process, finds what was there; a page that is written to becomes the process's own,
-// and paging in keeps it. Only writing while the bytes go out would be lost. A client is paged only while it waits in
-// begin(), and a native thread that writes all the same is held up until they are out (WriteGuard); where the kernel does
-// not let us do that, a process with other threads is not paged.
+// Paged-out memory stays mapped, privately, to the file that holds it. Another thread of the job, the kernel on its behalf,
+// or a child process may touch it and finds the old content. A page that is written to becomes the process's own, and paging
+// in keeps it. Only a write during the page-out would be lost. A client is paged only while it waits in begin(), and a
+// native thread that still writes is held until the page-out is done (WriteGuard). Where the kernel does not allow that, a
+// process with other threads is not paged.
 //
-// A part that is freed and allocated anew while it goes out, or is out, is the file's until its new owner writes to it. What
-// it holds before that is nobody's, and so it does not matter that the file may change.
+// A part that is freed and allocated again during or after its page-out maps the file until its new owner writes to it. Its
+// content before that belongs to nobody, so it does not matter if the file changes.
 class HostPager : public Pager {
 public:
     bool page_out(const std::vector<Part>& parts) override {
@@ -55,7 +55,7 @@ public:
         const WriteGuard guard(parts);
         if (!guard.holds() && has_other_threads()) return false;
         std::vector<Paged> written;
-        // All is safe on disk before the first page is dropped.
+        // Everything is in the file before the first page is dropped.
         if (write(file, parts, written) && map(file, written)) return true;
         for (const Paged& part : written) give_back_file(part);
         return false;
@@ -97,8 +97,8 @@ private:
         return true;
     }
 
-    /// All of them, or none: where the kernel has no mapping left, those that have gone come back. If even that fails they
-    /// stay out, and stay readable: true, since their place in the file must be kept.
+    /// All parts or none: if the kernel has no mapping left, the parts that are out come back. If even that fails, they stay
+    /// out and readable; the result is true, because their place in the file must be kept.
     bool map(int file, const std::vector<Paged>& written) {
         for (const Paged& part : written) {
             if (::mmap(part.at, part.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, part.position) ==
@@ -110,7 +110,7 @@ private:
         return true;
     }
 
-    /// Every page becomes the process's own, with what is in the file unless it was written to meanwhile.
+    /// Makes every page the process's own, with the file's content unless it was written to meanwhile.
     static bool populate(const Paged& part) {
         if (::madvise(part.at, part.size, MADV_POPULATE_WRITE) == 0) return true;
         if (errno != EINVAL) return false;
@@ -123,13 +123,13 @@ private:
     void give_back_file(const Paged& part) const {
         const int file = inherited_by_a_child_ ? -1 : file_.get();
         if (file < 0) return;
-        // Not ftruncate(): that would take the process's own copies of the pages as well.
+        // Not ftruncate(): that would also discard the process's own copies of the pages.
         ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, part.position, static_cast<off_t>(part.size));
     }
 
     os::GuardedDescriptor file_;  ///< holds what is paged out
     std::vector<Paged> paged_;
-    bool inherited_by_a_child_ = false;  ///< it reads from the file, too: its content must stay
+    bool inherited_by_a_child_ = false;  ///< a child reads from the file, too: its content must stay
 };
 
 }  // namespace

@@ -23,11 +23,11 @@ WriteGuard::WriteGuard(const std::vector<Part>& parts) : parts_(parts) {
     if (!ok) faults_.reset();
 }
 
-// Closing it lets everybody go, and lifts the protection of what is still mapped.
+// Closing it releases all threads, and lifts the protection of pages that are still mapped.
 WriteGuard::~WriteGuard() = default;
 
 bool WriteGuard::protect(const Part& part) const {
-    // Pages that are not there yet cannot be protected.
+    // Pages that are not present yet cannot be protected.
     if (::madvise(part.at, part.size, MADV_POPULATE_READ) != 0) return false;
     uffdio_register registration{};
     registration.range = {reinterpret_cast<std::uintptr_t>(part.at), part.size};

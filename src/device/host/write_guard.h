@@ -1,7 +1,7 @@
-// Holds up whoever writes to some memory of this process, for as long as the guard lives.
+// Holds threads that write to some memory of this process, for as long as the guard lives.
 //
-// By userfaultfd(2): a thread that writes to a page waits, in the kernel, and goes on when the guard is gone, on whatever is
-// mapped there by then. Reading goes on. Not every kernel lets everybody do this: see holds().
+// It uses userfaultfd(2): a thread that writes to a page waits in the kernel until the guard is gone, and then writes to
+// whatever is mapped there by then. Reads are not held. Not every kernel allows this to every user: see holds().
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ public:
     WriteGuard(const WriteGuard&) = delete;
     WriteGuard& operator=(const WriteGuard&) = delete;
 
-    /// False: nobody is held up, since the kernel does not offer it, or not to us.
+    /// False: no thread is held, because the kernel does not offer it, or not to us.
     bool holds() const { return static_cast<bool>(faults_); }
 
 private:
