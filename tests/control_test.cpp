@@ -129,7 +129,7 @@ TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
     expect({"policy", "nope"}, 2, "unknown policy 'nope'");
     expect({"policy", "rrr"}, 2, "did you mean 'rr'?");
     expect({"set", "1", "colour=red"}, 2, "cannot set 'colour'");
-    for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name: ");
+    for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name must ");
     for (const char* count : {"-5", "0", "x"})
         expect({"run", std::string("--iterations=") + count, "--", "true"}, 2, "--iterations");
     EXPECT_EQ(machine_.status()["service"]["policy"], "fair");

@@ -472,7 +472,7 @@ TEST(CudaSharing, AGpuThatIsNotThereIsALineAndStatusOne) {
         const char* why;
     } rows[] = {
         {false, "salusd: no CUDA driver found (libcuda.so.1)\n"},
-        {true, "salusd: the CUDA driver does not start: CUDA_ERROR_NO_DEVICE\n"},
+        {true, "salusd: the CUDA driver failed to start: CUDA_ERROR_NO_DEVICE\n"},
     };
     for (const auto& row : rows) {
         Machine machine({}, /*start=*/false);
@@ -516,7 +516,7 @@ TEST(CudaSharing, DoctorListsWhatAGpuNeeds) {
             if (finding.is_object()) found[finding.value("what", "")] = finding;
         }
         if (!driver) {
-            EXPECT_NE(found["GPU"].value("detail", "").find("there is no CUDA driver here"), std::string::npos);
+            EXPECT_NE(found["GPU"].value("detail", "").find("no CUDA driver found"), std::string::npos);
             EXPECT_FALSE(found.contains("driver"));
             continue;
         }

@@ -1,4 +1,4 @@
-"""Makes this process a client of the service, if it uses torch and if that can be."""
+"""Makes this process a client of the service if it uses torch and the service accepts it."""
 
 import atexit
 import os
@@ -8,7 +8,7 @@ import threading
 from .imports import when_imported
 from .threads import Threads
 
-# Seen to work; with any other version jobs take turns, but keep all their memory to themselves.
+# Tested versions. With any other version, jobs take turns but do not share memory.
 _KNOWN_VERSIONS = [(1, 13)] + [(2, minor) for minor in range(14)]
 
 
@@ -33,8 +33,8 @@ def _torch_is_here(torch):
         if os.environ.get("SALUS_DEVICE") == "cuda":
             _AdaptorOnGpu(torch).start()
             return
-        # A process that multiprocessing spawned is a DataLoader's worker, more often than not: it is attached when it
-        # turns out to be none.
+        # A process that multiprocessing spawned is most often a DataLoader worker. It attaches only when it proves not to be
+        # one.
         spawned = "--multiprocessing-fork" in sys.argv or "--multiprocessing-fork" in getattr(sys, "orig_argv", ())
         _Adaptor(torch, at_once=not spawned).start()
     except Exception as error:
@@ -49,7 +49,7 @@ def _world_size():
 
 
 class _Adaptor:
-    """What Boundaries calls the device: the client, once there is one."""
+    """The device that Boundaries calls: the client, once there is one."""
 
     def __init__(self, torch, at_once):
         from .torch_hooks import Hooks
@@ -128,7 +128,7 @@ class _Adaptor:
                     self.hooks.disable()
 
     def _no_lanes_because(self, client):
-        """Serves tensors from the client's memory. Why that is impossible, or nothing."""
+        """Serves tensors from the client's memory. Returns why that is impossible, or nothing."""
         torch = self._torch
         version = torch.__version__
         if _parsed(version) not in _KNOWN_VERSIONS:
@@ -145,7 +145,7 @@ class _Adaptor:
     # --------------------------------------------------------------------------------------------------------- ends
 
     def _watch_for_ends(self):
-        """An iteration that does not go on must not hold anybody up."""
+        """An interrupted iteration must not hold up other jobs."""
         atexit.register(self.hooks.finished)
         excepthook = sys.excepthook
 
@@ -192,7 +192,7 @@ class _Adaptor:
 
 
 class _AdaptorOnGpu(_Adaptor):
-    """Where the service shares a GPU: this process is a client once it uses that, and what it does before is its own affair."""
+    """For a service that shares a GPU: this process becomes a client when it first uses the GPU."""
 
     def __init__(self, torch):
         super().__init__(torch, at_once=False)
@@ -203,7 +203,7 @@ class _AdaptorOnGpu(_Adaptor):
             return
         super().start()
         self.hooks.hook_graphs()
-        # Not before: a driver that was started does not survive the forks of a DataLoader.
+        # Not earlier: an initialised driver does not survive the forks of a DataLoader.
         self._torch.cuda._lazy_call(self._gpu_is_here)
 
     def _gpu_is_here(self):
@@ -219,7 +219,7 @@ class _AdaptorOnGpu(_Adaptor):
     def _attach(self):
         if not super()._attach():
             return False
-        # Straight to the client, as long as there are no other threads to look for.
+        # Call the client directly while there are no other threads to watch.
         client = self._client
         self.end, self.leave, self.count = client.end, client.leave, client.count
         self.join = client.join

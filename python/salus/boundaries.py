@@ -1,9 +1,12 @@
-"""Where iterations begin and end, told from what a script does with models and optimizers.
+"""Finds where iterations begin and end, from what a script does with models and optimizers.
 
-Pure: knows neither torch nor the service. Events come in (a model is called, backward runs, an optimizer steps); what comes
-out are calls of a device: begin(kind) waits for this job's turn, join(kind) enters the iteration of a thread that waits for this
-one, end() is a boundary after a whole iteration, leave() one that is none, count() adds iterations that were not counted at
-their boundary.
+Pure: knows neither torch nor the service. Events come in: a model is called, backward runs, an optimizer steps. Calls of a
+device go out:
+ - begin(kind) waits for this job's turn
+ - join(kind) enters the iteration of a thread that waits for this one
+ - end() is a boundary after a whole iteration
+ - leave() is a boundary that ends no iteration
+ - count() adds iterations that were not counted at their boundary
 
 The rules:
  - A call of a model that an optimizer trains begins an iteration, and the optimizer's step ends it. Further calls, several
@@ -13,27 +16,29 @@ The rules:
  - Any other call of a model is an iteration by itself: inference.
 
 Note [What ends it]
-Whether a call is all, or backward follows, or a step, is told from the model's mode and owners at first, and from then on
-from what did follow: backward after what seemed inference (saliency, training by hand), a step after that (the optimizer has
-the input, or parameters that we did not see), or no step for much longer than ever before (gradients of a trained model).
+An iteration may end with the call itself, with backward, or with a step. At first the model's mode and owners decide which.
+Later, what really followed decides: backward after an apparent inference (saliency, training by hand); a step after that (the
+optimizer has the input, or parameters that we did not see); or no step for much longer than ever before (gradients of a trained
+model).
 
 Note [Doubtful calls]
-Some calls can be told only afterwards: a model that nobody trains, called before the one that is trained, may be its teacher
-or may be evaluated. The device is given up after such a call, so that nobody is held up, but it is not counted before the next
-events show what it was. What comes before every training step belongs to it, and from the second time on keeps the device;
-what comes now and then, or is called again and again, is inference.
+Some calls can be classified only afterwards: a model that nobody trains, called before the trained model, may be its teacher
+or may be under evaluation. After such a call the device is given up, so that nobody is held up; the call is counted when the
+next events show what it was. A call that precedes every training step belongs to the step, and from the second time on keeps the
+device. A call that comes only now and then, or again and again, is inference.
 
 Note [Optimizers that are awaited]
-The device is kept after a step while another optimizer of the models called has not stepped: its turn comes, and what is alive
-need not move. If the first steps again instead, the other one is rare and no longer awaited; should it come, its part is one
-more piece of work of the same iteration, and is not counted again.
+After a step the device is kept while another optimizer of the called models has not stepped: it will step soon, and live blocks
+need not move. If the first optimizer steps again instead, the other one is rare and no longer awaited. If it steps later, that
+is one more piece of work of the same iteration, and is not counted again.
 """
 
 import itertools
 import threading
 import weakref
 
-# Iterations of one kind allocate alike: the same model, in the same mode. Those that begin otherwise have kinds of their own.
+# Iterations of one kind allocate alike: the same model in the same mode. Iterations that begin without a model have kinds of
+# their own.
 _KINDS = (1 << 64) - 1
 _BACKWARD_FIRST, _STEP_FIRST = 1, 2
 
@@ -56,11 +61,11 @@ class _Model:
 
     def __init__(self, key=0, reference=None):
         self._reference = reference
-        # Of its iterations: without and with gradients, in eval and in training mode.
+        # The kinds of its iterations: without and with gradients, in eval and in training mode.
         self.kinds = [[hash((key, gradients, training)) & _KINDS for training in (False, True)] for gradients in (False, True)]
         self.version = -1
         self.owners = frozenset()      # the optimizers that train some of its parameters
-        self.ends_with = [None, None]  # what did, in eval and in training mode
+        self.ends_with = [None, None]  # what ended its iterations, in eval and in training mode
         self.work_most = 0             # calls and backward passes in the longest iteration that it began
 
     def work_bound(self):
@@ -78,16 +83,16 @@ class Script:
         self._numbers = {}            # id -> number
         self._owners = {}             # id of a parameter -> numbers
         self._changes = itertools.count(1)
-        self.version = 0              # of the optimizers and what they train; those that come later have larger numbers
-        self._built = -1              # the version that _owners is of
-        self.stepped = set()          # optimizers that ever did
-        self.stepped_in = {}          # optimizer -> the Boundaries of the thread in which it last did
-        self.only_stepper = None      # the one of these, if there is but one
+        self.version = 0              # changes with the optimizers and their parameters; later versions are larger
+        self._built = -1              # the version for which _owners was built
+        self.stepped = set()          # optimizers that ever stepped
+        self.stepped_in = {}          # optimizer -> the Boundaries of the thread in which it last stepped
+        self.only_stepper = None      # the only one of these Boundaries, if there is just one
         self.not_awaited = set()      # see Note [Optimizers that are awaited]
-        self.no_model = _Model()      # stands for it where an iteration begins without one
+        self.no_model = _Model()      # stands for the model if an iteration begins without one
 
     def changed(self, optimizer):
-        """It is new, or trains something new."""
+        """The optimizer is new, or trains new parameters."""
         key = id(optimizer)
         if key not in self._numbers:
             number = next(self._changes)
@@ -152,56 +157,56 @@ class Script:
 
 
 class _Iteration:
-    """One that a step has ended, or nearly; or backward has."""
+    """An iteration that a step or backward has ended, or is about to end."""
 
     __slots__ = ("stepped", "coupled", "called", "counted", "began_with", "late", "late_before", "_newest")
 
     def __init__(self, newest=float("inf"), began_with=None, late_before=_NONE):
-        self.stepped = _NONE            # the optimizers that did
-        self.coupled = _NONE            # those of the models that were called
-        self.called = False             # a model was
+        self.stepped = _NONE            # the optimizers that stepped
+        self.coupled = _NONE            # the optimizers of the called models
+        self.called = False             # a model was called
         self.counted = False
         self.began_with = began_with    # a model and its mode, if backward ended it
         self.late = _NONE               # optimizers that stepped after its boundary
-        self.late_before = late_before  # ... after that of the iteration before
+        self.late_before = late_before  # ... after the boundary of the iteration before
         self._newest = newest
 
     def takes(self, optimizer, owners, called):
-        """Whether a step belongs to it, too; `owners` are those of the models called for it."""
+        """Whether a step belongs to this iteration, too; `owners` are the optimizers of the models called for the step."""
         if optimizer in self.stepped or optimizer > self._newest:
             return False
         return not called or optimizer in self.coupled or bool(owners & self.stepped)
 
 
 class Boundaries:
-    """Of one thread."""
+    """The boundaries of one thread."""
 
     def __init__(self, device, script):
         self._device = device
         self._script = script
-        self.steps = 0              # that have ended
-        # The piece of work that goes on, if the device is held.
+        self.steps = 0              # ended steps
+        # The current piece of work, if the device is held.
         self._until = None          # what ends it
-        self._counts = False        # ... if it is a return: whether that is an iteration
+        self._counts = False        # ... if it is a return: whether the return ends an iteration
         self._began_with = None     # a model and its mode
         self._stepping = False      # an optimizer calls the model (LBFGS)
         # Since the last step or boundary.
         self._calls = 0
-        self._passes = 0            # of backward
-        self._owners = _NONE        # optimizers of the models called; of doubtful calls before, too
-        self._called = False        # a model was
-        # The iteration of the last step or backward: the one that goes on, if it is not counted yet.
+        self._passes = 0            # backward passes
+        self._owners = _NONE        # optimizers of the called models, also of doubtful calls before
+        self._called = False        # a model was called
+        # The iteration of the last step or backward; it is still the current one if it is not counted yet.
         self._iteration = None
         # Doubtful calls since training last began.
-        self._pending = []          # those that may have to be counted: (model, its mode, gradients)
-        self._doubted = {}          # all of them: model -> calls
-        self._preambles = {}        # model -> all that came before it was last trained
+        self._pending = []          # calls that may have to be counted: (model, its mode, gradients)
+        self._doubted = {}          # all doubtful calls: model -> number of calls
+        self._preambles = {}        # model -> the doubtful calls before it was last trained
         self._trained_last = None
 
     # ------------------------------------------------------------------------------------------------------- models
 
     def call_begins(self, module, gradients):
-        """The outermost call of a model that has parameters. `gradients`: they are recorded."""
+        """The outermost call of a model with parameters. `gradients`: whether gradients are recorded."""
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
         if self._until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
@@ -230,14 +235,14 @@ class Boundaries:
             self._doubt(model, training, gradients, kind)
 
     def _is_trained_elsewhere(self, model):
-        """Whether other threads make the steps of its optimizers: then this one works for theirs, and none will come here."""
+        """Whether its optimizers step in other threads: then this thread works for those, and no step will come here."""
         if self._script.only_stepper is self:
             return False
         stepped_in = self._script.stepped_in
         return bool(model.owners) and all(stepped_in.get(owner, self) is not self for owner in model.owners)
 
     def part_begins(self, kind=0):
-        """A call that is part of another thread's iteration: the device is held for as long as it takes."""
+        """A call that is part of another thread's iteration: the device is held during the call."""
         if self._until is None:
             self._begin(kind, self._device.join)
             self._until = _PART
@@ -255,7 +260,7 @@ class Boundaries:
         self._called = True
 
     def _give_up(self):
-        """The step, or backward, that was awaited does not come."""
+        """The awaited step or backward does not come."""
         model, training = self._began_with
         if self._calls + self._passes > model.work_bound():
             model.ends_with[training] = _BACKWARD if self._passes else _RETURN
@@ -275,7 +280,7 @@ class Boundaries:
 
     def _infer(self, kind):
         self._count_pending()
-        if self._until == _PREAMBLE:  # nothing that is trained has followed
+        if self._until == _PREAMBLE:  # no trained model has followed
             self._close(True)
         self._forget_work()
         self._iteration = None
@@ -300,7 +305,7 @@ class Boundaries:
             self._device.count(1)
 
     def _settle(self, model):
-        """It is trained, and what was doubtful before belongs to that if it is usual, or if nothing is known yet."""
+        """The model is trained. Doubtful calls before it belong to its iteration if they are usual, or if nothing is known yet."""
         if self._pending:
             first = self._script.stepped.isdisjoint(self._owners | model.owners)
             if not first or max(self._doubted.values()) > 1:
@@ -327,14 +332,14 @@ class Boundaries:
         self._passes += 1
 
     def _begun_by_backward(self):
-        if self._pending and self._pending[-1][2]:  # its last call was no inference
+        if self._pending and self._pending[-1][2]:  # its last call recorded gradients: no inference
             model, training, _ = self._pending.pop()
             self._doubted[model] -= 1
             model.ends_with[training] = _BACKWARD
             return _BACKWARD, _BACKWARD_FIRST, (model, training)
         model, last = self._script.no_model, self._iteration
         if not self._called and last is not None and last.began_with is not None:
-            ends_with = _BACKWARD  # one more pass over what the last one went over
+            ends_with = _BACKWARD  # one more pass over the same graph
         else:
             ends_with = model.ends_with[True] or _STEP if self._script.has_optimizers() else _BACKWARD
         return ends_with, _BACKWARD_FIRST, (model, True)
@@ -408,7 +413,7 @@ class Boundaries:
     def _begin(self, kind, enter=None):
         if self._until is not None:
             return
-        self._until, self._counts = _RETURN, False  # first: whatever is raised from here on, the device is left
+        self._until, self._counts = _RETURN, False  # first: if anything raises from here on, the device is left
         try:
             (enter or self._device.begin)(kind)
         except BaseException:
@@ -416,7 +421,7 @@ class Boundaries:
             raise
 
     def _close(self, counts):
-        # First: a signal's handler may raise at any moment, and what is left then is found by broken_off() or the next begin.
+        # First: a signal handler may raise at any moment; broken_off() or the next begin then cleans up.
         until, self._until = self._until, None
         self._stepping = False
         if until != _RETURN:
@@ -432,9 +437,9 @@ class Boundaries:
         self._called = False
 
     def broken_off(self):
-        """An exception, a debugger, the end of a cell: whatever was going on does not go on now."""
+        """An exception, a debugger or the end of a cell has interrupted the current work."""
         if self._until is None:
-            self._device.leave()  # does nothing, unless _close() was broken off
+            self._device.leave()  # does nothing unless _close() was interrupted
             return
         unfinished = self._iteration is not None and not self._iteration.counted
         self._close(unfinished)  # an optimizer has stepped in it
@@ -442,12 +447,12 @@ class Boundaries:
         self._forget_work()
 
     def let_go(self):
-        """Boundaries are no longer looked for: the device is not to be held."""
+        """Stop looking for boundaries, and release the device."""
         if self._until is not None:
             self._until = None
             self._device.leave()
 
     def finished(self):
-        """The thread does nothing more."""
+        """The thread has ended."""
         self.broken_off()
         self._count_pending()

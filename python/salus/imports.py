@@ -1,4 +1,4 @@
-"""Does something once a module has been imported, whenever that will be."""
+"""Runs code right after a module is imported, whenever that happens."""
 
 import importlib.abc
 import importlib.util
@@ -13,7 +13,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         then = self.awaited.pop(name, None)
         if then is None:
             return None
-        # It is no longer awaited, so that this finds what the others find.
+        # No longer awaited, so that this lookup finds what other finders find.
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             self.awaited[name] = then
@@ -23,7 +23,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Another loader, and something to do afterwards."""
+    """Wraps another loader, and runs code afterwards."""
 
     def __init__(self, loader, then):
         self._loader = loader
@@ -33,7 +33,7 @@ class _Loader(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        # The module is to look as if we had never been here.
+        # The module must look as if it had been imported without us.
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._then(module)
@@ -46,7 +46,7 @@ _finder = _Finder()
 
 
 def when_imported(name, then):
-    """Calls then(module): now if it is imported already, else right after its import."""
+    """Calls then(module): now if the module is already imported, otherwise right after its import."""
     if name in sys.modules:
         then(sys.modules[name])
         return

@@ -6,7 +6,7 @@ import os
 
 OK, NO_SERVICE, MISUSE, TOO_LARGE, SYSTEM, WAITING = range(6)
 
-# While a thread waits for its turn it looks after signals (Ctrl-C) this often, at the least.
+# A thread that waits for its turn handles signals (Ctrl-C) at least this often.
 _LOOK_AFTER_SIGNALS_NS = 200_000_000
 
 
@@ -54,18 +54,18 @@ class Attachment:
         status = self._library.salus_attach(None, ctypes.byref(self._client))
         self.attached = status == OK
         self.why_not = "" if self.attached else self._error()
-        # Every iteration calls these: as little Python in between as can be.
+        # Every iteration calls these, so they involve as little Python as possible.
         self._begin_within = functools.partial(self._library.salus_begin_within, self._client, _LOOK_AFTER_SIGNALS_NS)
         self._join_within = functools.partial(self._library.salus_join_within, self._client, _LOOK_AFTER_SIGNALS_NS)
         leave = self._library.salus_leave
-        self.end = functools.partial(leave, self._client, 1)    # a boundary; one iteration more
-        self.leave = functools.partial(leave, self._client, 0)  # a boundary, but not the end of an iteration
+        self.end = functools.partial(leave, self._client, 1)    # a boundary that ends an iteration
+        self.leave = functools.partial(leave, self._client, 0)  # a boundary that does not end an iteration
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
 
     def begin(self, kind):
-        """Enters an iteration, once it is this job's turn. Those of one kind, a number, allocate alike."""
+        """Waits for this job's turn and enters an iteration. Iterations of one kind (a number) allocate alike."""
         self._enter(self._begin_within, kind)
 
     def join(self, kind):
@@ -74,7 +74,7 @@ class Attachment:
 
     def _enter(self, enter_within, kind):
         try:
-            # Between two calls the interpreter runs what signals have asked for; that may raise.
+            # Between two calls the interpreter runs signal handlers, which may raise.
             while True:
                 status = enter_within(kind)
                 if status != WAITING:
@@ -89,13 +89,13 @@ class Attachment:
         self._library.salus_count(self._client, iterations)
 
     def interpose(self, library):
-        """Why it is impossible to serve the large blocks of this shared library, or nothing."""
+        """Serves the large blocks of this shared library. Returns why that is impossible, or nothing."""
         status = self._library.salus_interpose(self._client, library.encode())
         return None if status == OK else self._error()
 
     @property
     def device(self):
-        """"host", or "cuda": whose memory the client's is."""
+        """"host" or "cuda": the device of the client's memory."""
         function = self._library.salus_device
         function.argtypes = [ctypes.c_void_p]
         function.restype = ctypes.c_char_p
@@ -108,14 +108,14 @@ class Attachment:
 
     @property
     def address(self):
-        """The salus_client*, for what calls the library by itself."""
+        """The salus_client*, for code that calls the library directly."""
         return self._client.value
 
     def function_address(self, name):
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
 
     def set_threaded(self, threaded):
-        """Whether threads that call no model use tensors, too. To be told before the first of them starts."""
+        """States whether threads that call no model use tensors, too. Call it before the first of them starts."""
         self._library.salus_set_threaded(self._client, threaded)
 
     def stop_sharing(self):

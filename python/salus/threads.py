@@ -1,8 +1,8 @@
-"""Tells when threads of the script's own may use tensors, which then must stay where they are.
+"""Tells when the script's own threads may use tensors, which then must not be moved.
 
-A thread that calls a model is seen by the client itself. Others are seen when they are started: every start of a Python thread
-passes here, and `tell(True)` returns before the thread runs. Threads that libraries start, and that touch no tensor, do not
-count. When all the others have ended, `tell(False)` is called at the start of the next iteration.
+The client itself notices a thread that calls a model. Other threads are noticed when they start: every start of a Python thread
+passes through here, and `tell(True)` returns before the thread runs. Library threads that touch no tensor do not count. When all
+other threads have ended, `tell(False)` is called at the start of the next iteration.
 """
 
 import _thread
@@ -12,30 +12,30 @@ import os
 import sys
 import threading
 
-# Threads that libraries start and that touch no tensors: by the module of their class, or of what they run. Not the threads of
-# pools, which run whatever they are given.
+# Library threads that touch no tensors, by the module of their class or of their target. Pool threads are not among them: they
+# run whatever they are given.
 _HARMLESS_MODULES = (
     "tqdm.", "ipykernel.", "IPython.core.", "zmq.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
     "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.", "multiprocessing.queues",
     "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.")
-# The compiler's own pool: its threads are known by who starts them.
+# The compiler's own pool: its threads are recognised by the code that starts them.
 _COMPILER = "torch._inductor."
 _STARTERS = ("threading", "concurrent.futures", "contextlib", "functools", __name__)
 
 
 class Threads:
-    """Of this process."""
+    """The threads of this process."""
 
     def __init__(self, tell):
         self._tell = tell
-        self._lock = threading.RLock()  # a signal's handler may start a thread while we look
+        self._lock = threading.RLock()  # a signal handler may start a thread while we look
         self._starting = 0          # between tell(True) and the start
-        self._unknown = False       # a thread was started that nobody can look for
-        self._seen = None           # the threads of the last look
+        self._unknown = False       # a thread was started that cannot be tracked
+        self._seen = None           # the threads seen by the last look_again()
         self.others = False         # what was told last
 
     def watch(self):
-        """From now on; what runs already counts."""
+        """Starts watching; threads that already run count, too."""
         threads = self
         original = threading.Thread.start
 
@@ -61,7 +61,7 @@ class Threads:
             self._set(True)
 
     def look_again(self):
-        """Whether there are others still. Tells if there are none any more."""
+        """Whether there still are other threads. Tells when there are none any more."""
         threads = tuple(threading._active)
         if threads != self._seen and not self._unknown:
             self._seen = threads
@@ -86,7 +86,7 @@ class Threads:
             return
         self.others = False
         self._tell(False)
-        if self.others:  # a signal's handler has started a thread meanwhile
+        if self.others:  # a signal handler has started a thread meanwhile
             self._tell(True)
 
 
@@ -131,7 +131,7 @@ def _is_harmless(thread):
 
 
 def _is_autograd(thread):
-    """autograd's threads, which are native ones, work for the one that waits for them."""
+    """autograd's threads are native threads that work for the thread that waits for them."""
     try:
         with open("/proc/self/task/%d/comm" % thread.native_id) as name:
             return name.read().startswith("pt_autograd_")

@@ -10,7 +10,7 @@ from .imports import when_imported
 
 
 class Hooks:
-    """Installed once a process; every thread has boundaries of its own."""
+    """Installed once per process; every thread has boundaries of its own."""
 
     def __init__(self, torch, device):
         self._torch = torch
@@ -23,8 +23,8 @@ class Hooks:
 
         class OfThread(threading.local):
             def __init__(self):
-                # Inside the outermost call of a model, or backward: what these call is no affair of ours. Nor is what
-                # autograd's own threads call, for the thread that waits for them.
+                # Inside the outermost call of a model, or inside backward: nested calls are ignored. So are calls by
+                # autograd's own threads, which work for the thread that waits for them.
                 self.inside = isinstance(threading.current_thread(), threading._DummyThread)
                 self.boundaries = Boundaries(device, hooks._script)
                 self.end = _AtEnd(hooks, self.boundaries)
@@ -40,18 +40,18 @@ class Hooks:
         os.register_at_fork(after_in_child=self.disable)
 
     def disable(self):
-        """From here on the process runs as if there were no hooks."""
+        """From here on the process runs as without hooks."""
         self.enabled = False
 
     def broken_off(self):
-        """Whatever this thread was doing does not go on now."""
+        """The current work of this thread was interrupted."""
         self._tell(self._of_thread.boundaries.broken_off)
 
     def finished(self):
         self._tell(self._of_thread.boundaries.finished)
 
     def _tell(self, event, *args):
-        """A mistake of ours must not reach the script. What a device raises that is too small does, or a signal's handler."""
+        """Our own errors must not reach the script. MemoryError (the device is too small) and errors of signal handlers must."""
         if not self.enabled:
             self._of_thread.boundaries.let_go()
             return
@@ -73,7 +73,8 @@ class Hooks:
         original = module_class.__call__
         outermost = self._outermost_call(original)
 
-        if original.__code__.co_names == ("_compiled_call_impl", "_call_impl"):  # torch 2: it costs as much as what follows
+        # torch 2: do the same as its __call__, without the extra call, which costs as much as our code.
+        if original.__code__.co_names == ("_compiled_call_impl", "_call_impl"):
 
             @functools.wraps(original)
             def call(self, *args, **kwargs):
@@ -122,7 +123,7 @@ class Hooks:
         return outermost
 
     def _is_part(self, module):
-        """Whether another thread is in the call of a model that this one belongs to, and probably waits for it."""
+        """Whether another thread is in a call of the model that this module belongs to, and probably waits for this thread."""
         for model in list(self._calls.values()):
             if model is module:
                 continue
@@ -136,11 +137,11 @@ class Hooks:
         return False
 
     def _hide_from_compiler(self, original, call):
-        """torch.compile is to see what is inside a call, not our part of it."""
+        """torch.compile must see the inside of a call, not our wrapper."""
         call._torchdynamo_inline = original
         for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):  # the latter until torch 2.2
             when_imported(name, lambda rules: hasattr(rules, "add") and rules.add(__package__))
-        # It takes what it finds there for the unpatched call, which it need not look into; but it may have looked before.
+        # It takes the attribute below for the unpatched call, which it need not trace; but it may have read it before.
         for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
             module = sys.modules.get(name)
             if module is not None and getattr(module, "unpatched_nn_module_call", None) is original:
@@ -231,7 +232,7 @@ class Hooks:
     # ------------------------------------------------------------------------------------------------------- graphs
 
     def hook_graphs(self):
-        """A captured CUDA graph that a script replays by itself is a model, as far as we can see."""
+        """A captured CUDA graph that a script replays by itself counts as a model."""
         hooks = self
         of_thread = self._of_thread
         graph_class = self._torch.cuda.CUDAGraph
@@ -258,7 +259,7 @@ class Hooks:
     # ------------------------------------------------------------------------------------------------------ scalers
 
     def _hook_scalers(self):
-        """A step that GradScaler leaves out, because of an overflow, ends an iteration all the same."""
+        """A step that GradScaler skips because of an overflow still ends an iteration."""
         scalers = []
         for path in ("amp.grad_scaler", "cuda.amp.grad_scaler"):
             module = sys.modules.get("torch." + path)
@@ -286,7 +287,7 @@ class Hooks:
 
 
 class _GraphAsModel:
-    """What a model needs to have for Boundaries."""
+    """The interface of a model that Boundaries uses."""
 
     training = False
 
@@ -305,7 +306,7 @@ class _AtEnd:
 
 
 def _has_parameters(module):
-    """As module.parameters() would tell, but for less: every loss function pays for it."""
+    """Like module.parameters(), but cheaper: every loss function pays for this call."""
     try:
         for parameter in module._parameters.values():
             if parameter is not None:
@@ -316,7 +317,7 @@ def _has_parameters(module):
 
 
 def _is_ours(error):
-    """Not raised by a signal's handler, which may run at any time."""
+    """Whether the error was not raised by a signal handler, which may run at any time."""
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next

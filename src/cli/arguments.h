@@ -1,4 +1,4 @@
-// What several commands take or print in the same way.
+// Arguments and output that several commands share.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct SeedRange {
 };
 SeedRange parse_seed_range(const std::string& text);
 
-/// A UsageError names the nearest if there is no such policy.
+/// If there is no such policy, throws a UsageError that names the nearest one.
 const Policy* find_policy_or_complain(std::string_view name);
 
 /// "fifo,srtf" or "all".

@@ -1,4 +1,4 @@
-// salus bench: a job file run for real under policies, with the simulator's table; or both, side by side.
+// salus bench: runs a job file with real processes under policies and prints the simulator's table; with --simulate, both.
 #include <algorithm>
 #include <memory>
 
@@ -44,7 +44,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
     options.engine.min_turn = real.min_turn.value_or(milliseconds(5));
     options.engine.page_bytes_per_s = 1e9;
     options.engine.review_every = milliseconds(100);
-    options.switch_cost = microseconds(300);  // caches and page tables refilled; the wake-ups are a tenth of it
+    options.switch_cost = microseconds(300);  // refilling caches and page tables; the wake-ups are a tenth of it
     options.map_us_per_mib = 300;
     return options;
 }

@@ -7,17 +7,17 @@
 
 namespace salus::cli {
 
-/// How many columns it takes: none for combining marks, two for what East Asia writes and for most pictures.
+/// Its width in columns: 0 for combining marks, 2 for East Asian characters and most pictographs.
 int width_of(std::string_view text);
 
-/// The longest beginning that takes no more than so many columns.
+/// The longest prefix that fits into this many columns.
 std::string cut(std::string_view text, int width);
 /// The same, but ending in `mark` if something was cut off.
 std::string shorten(std::string_view text, int width, std::string_view mark);
 
 enum class Align { kLeft, kRight };
 
-/// At least so many columns.
+/// Pads the text to this many columns.
 std::string pad(std::string_view text, int width, Align align);
 
 /// A header and rows of as many cells; two spaces between columns, none at the end of a line.

@@ -10,12 +10,12 @@ class App;
 
 namespace salus::cli {
 
-/// What the user got wrong: one line on standard error, exit status 2.
+/// The command line is wrong: one line on standard error, exit status 2.
 struct UsageError {
     std::string message;
 };
 
-/// What went wrong though the user got it right: one line on standard error, exit status 1.
+/// The command failed: one line on standard error, exit status 1.
 struct Failure {
     std::string message;
 };

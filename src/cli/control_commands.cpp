@@ -37,7 +37,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Asks the service; what it refuses is one line, and exit status 1.
+/// Asks the service. A refusal is one line, and exit status 1.
 std::string ask(const wire::Command& command) {
     Result<std::string> answer = ask_service(os::default_socket(), command);
     if (!answer) throw Failure{answer.error()};
@@ -77,7 +77,7 @@ void copy_new(std::FILE* file) {
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), file))
         std::fwrite(block.data(), 1, got, stdout);
     std::fflush(stdout);
-    std::clearerr(file);  // of its end: there may be more later
+    std::clearerr(file);  // clears end-of-file: there may be more later
 }
 
 int show_log(const std::string& which, bool follow) {
@@ -91,7 +91,7 @@ int show_log(const std::string& which, bool follow) {
         os::sleep_for(milliseconds(200));
         const Result<Status> status = ask_status(os::default_socket());
         const auto writes_it = [&](const JobStatus& job) { return job.log == path.value(); };
-        follow = status && std::ranges::any_of(status.value().jobs, writes_it);  // else its last words come now
+        follow = status && std::ranges::any_of(status.value().jobs, writes_it);  // otherwise copy the last output and end
     }
 }
 

@@ -1,4 +1,4 @@
-// salus doctor: what this machine offers and what is missing, a line each.
+// salus doctor: what this machine supports and what is missing, one line each.
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -67,7 +67,7 @@ Finding descriptors() {
     return {"open files", ok, fmt::format("limit {}{}", limit.rlim_cur, ok ? "" : ": each job needs four")};
 }
 
-/// Where a job on the host device would put what is paged out.
+/// Where a job on the host device puts paged-out memory.
 Finding paging() {
     const char* named = std::getenv("SALUS_PAGE_DIR");
     const std::string place = named && *named ? named : "/var/tmp";
@@ -87,7 +87,7 @@ std::string output_of(const std::string& command) {
     return output.substr(0, output.find('\n'));
 }
 
-/// Of the first Python: whether its tensors will be in lanes.
+/// Whether tensors of the first Python in PATH will be in lanes.
 void examine_torch(std::vector<Finding>& findings) {
     const std::string python = os::find_program("python3");
     const Result<Adaptor> adaptor = find_adaptor();
@@ -99,7 +99,7 @@ void examine_torch(std::vector<Finding>& findings) {
     findings.push_back({"PyTorch", ok, answer.empty() ? python + " has no torch" : answer});
 }
 
-/// What a GPU needs for lanes. Without one jobs share the host, which is no fault.
+/// What a GPU needs for lanes. Without a GPU, jobs share the host, which is not an error.
 void examine_gpu(std::vector<Finding>& findings) {
     const bool expected = std::filesystem::exists("/dev/nvidiactl");
     const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
@@ -134,7 +134,7 @@ Finding library() {
     return {"client library", ok, ok ? path : path + " is missing"};
 }
 
-/// Without it Python's jobs run all the same, but share nothing.
+/// Without it, Python jobs run but do not share.
 Finding adaptor() {
     const Result<Adaptor> found = find_adaptor();
     return {"Python adaptor", found.ok(), found ? found.value().inject : found.error()};

@@ -1,4 +1,4 @@
-// salus history: what is known of commands that have run. Needs no service: the file is read and changed as it lies there.
+// salus history: lists and clears the record of commands that have run. Works on the file itself and needs no service.
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@
 namespace salus::cli {
 namespace {
 
-/// The service writes now and then, and not for long.
+/// How long to wait for the file; the service writes rarely and briefly.
 constexpr Duration kPatience = seconds(2);
 
 struct HistoryArguments {
@@ -28,7 +28,7 @@ struct HistoryArguments {
     std::string part;
 };
 
-/// Of the service that runs, else of the one that would.
+/// The file of the running service, else of the one that would be started.
 std::string history_file() {
     std::string state = os::default_state_directory();
     const Result<Status> status = ask_status(os::default_socket());
@@ -46,7 +46,7 @@ std::unique_ptr<history::Store> open_store() {
     return std::move(store).value();
 }
 
-/// Everybody's for root, as with jobs.
+/// Root sees everybody's commands, as with jobs.
 std::optional<unsigned> whose() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
 
 int show(bool as_json) {

@@ -14,7 +14,7 @@
 namespace salus::cli {
 namespace {
 
-constexpr int kCommandEnd = 28;  ///< of what is cut in the middle
+constexpr int kCommandEnd = 28;  ///< length of the end of a command that is cut in the middle
 constexpr int kCommandWidth = 2 * kCommandEnd + 3;
 
 /// The program and its script without the directories that they are in.
@@ -28,7 +28,7 @@ std::string without_directories(std::string_view command) {
     return text;
 }
 
-/// Commands of one script differ at their ends: a long one is cut in the middle.
+/// Commands of one script differ at their ends, so a long command is cut in the middle.
 std::string command_text(std::string_view command) {
     std::string text = printable(command);
     if (width_of(text) > kCommandWidth) text = without_directories(text);

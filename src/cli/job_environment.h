@@ -1,4 +1,4 @@
-// What a job finds in its environment: who it is, where the service is, and how Python gets the adaptor.
+// The environment of a job: its identity, the place of the service, and how Python finds the adaptor.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace salus::cli {
 
-/// What a job loads, installed beside this program.
+/// The files that a job loads, installed beside this program.
 struct Adaptor {
     std::string inject;   ///< the directory that goes first on PYTHONPATH
     std::string library;  ///< libsalus.so
 };
-/// An error says what is not there.
+/// An error names the missing file.
 Result<Adaptor> find_adaptor();
 
 /// The device that the service shares.
@@ -41,7 +41,7 @@ struct JobIdentity {
     Place place{};
 };
 
-/// Names and values; what is set already may be extended.
+/// Names and values; existing variables may be extended.
 std::vector<std::pair<std::string, std::string>> job_environment(const JobIdentity& job);
 
 }  // namespace salus::cli

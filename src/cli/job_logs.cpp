@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".log";
-/// Nobody keeps so many of one name; it ends a search that makes no sense.
+/// More logs than anybody keeps under one name; bounds the search.
 constexpr int kSameNameMax = 100'000;
 
 std::string as_in_file_names(std::string_view name) {

@@ -1,5 +1,5 @@
-// The logs of jobs in the background: NUMBER-NAME.log, and NUMBER-NAME.log.2 for the next one that is called so. Numbers
-// begin anew with each service; what a job has written stays.
+// The logs of background jobs: NUMBER-NAME.log, and NUMBER-NAME.log.2 for the next job with the same number and name. Job
+// numbers start again with each service, but existing logs are kept.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct NewLog {
     std::string path;
     os::Descriptor file;
 };
-/// A file that was not there before.
+/// Creates a file that did not exist before.
 Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const std::string& name);
 
-/// Of a job that runs or has ended, by number or name; the latest, if several have it.
+/// The log of a job that runs or has ended, by number or name; the latest if there are several.
 Result<std::string> find_log(const std::string& directory, const std::string& which);
 
 }  // namespace salus::cli

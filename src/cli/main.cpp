@@ -9,7 +9,7 @@
 
 namespace {
 
-/// What the service says has names in it that other people chose.
+/// Messages of the service contain names that other people chose.
 void say(const std::string& message) { std::fprintf(stderr, "salus: %s\n", salus::printable(message).c_str()); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A progress bar on standard error: only on a terminal, and only for what takes more than a second.
+// A progress bar on standard error, only on a terminal and only after one second.
 #pragma once
 
 #include <string_view>

@@ -31,10 +31,10 @@
 namespace salus::cli {
 namespace {
 
-/// Which of them came; 0: none.
+/// The stop signal that came; 0: none.
 volatile std::sig_atomic_t stop_signal = 0;
 
-/// While one is there, a signal that would end the program ends the run first, so that all it has started goes with it.
+/// While it exists, a signal that would end the program first ends the run and all processes that it started.
 class StopSignals {
 public:
     StopSignals() {
@@ -77,7 +77,7 @@ public:
     Workplace(const Workplace&) = delete;
     Workplace& operator=(const Workplace&) = delete;
     const std::string& path() const { return path_; }
-    /// Empty: it is there.
+    /// Why there is no directory; empty: there is one.
     const std::string& why_not() const { return why_not_; }
 
 private:
@@ -85,8 +85,8 @@ private:
     std::string why_not_;
 };
 
-/// Runs a program with its output in a file, in a process group of its own: end_group() ends what it has started as well.
-/// -1 if it cannot be run.
+/// Runs a program with its output in a file, in its own process group, so that end_group() also ends its children. -1 if it
+/// cannot be run.
 pid_t launch(std::vector<std::string> command, const std::vector<std::string>& settings, const std::string& output) {
     const os::Descriptor file = os::open_file(output, os::Open::kReplace);
     if (!file) return -1;
@@ -118,7 +118,7 @@ std::vector<std::string> job_command(const sim::Job& job, std::uint64_t work) {
             "pages"};
 }
 
-/// What a program prints in its first line, as a number.
+/// The first line of a program's output, as a number.
 Result<double> number_from(std::vector<std::string> command, const std::vector<std::string>& more,
                            const std::string& output) {
     command.insert(command.end(), more.begin(), more.end());
@@ -133,7 +133,7 @@ Result<double> number_from(std::vector<std::string> command, const std::vector<s
     return *number;
 }
 
-/// The service and the jobs of one run; whatever is left of them ends with it.
+/// The service and the jobs of one run; its destructor ends those that are left.
 class Ensemble {
 public:
     ~Ensemble() {
@@ -169,7 +169,7 @@ public:
             command.insert(command.end(), {"--min-turn-ms", fmt::format("{}", options.min_turn->seconds() * 1e3)});
         }
         service_ = launch(command, {}, place.path() + "/salusd.log");
-        for (int i = 0; i < 2000 && service_ > 0 && stop_signal == 0; ++i) {  // a GPU takes its time
+        for (int i = 0; i < 2000 && service_ > 0 && stop_signal == 0; ++i) {  // starting on a GPU takes long
             if (os::connect_to(socket_)) return learn_place();
             os::sleep_for(milliseconds(10));
             if (os::reap(service_)) service_ = -1;
@@ -177,7 +177,7 @@ public:
         return Error{"the service did not start: " + first_line(place.path() + "/salusd.log")};
     }
 
-    /// What jobs have to be told of the device; `salus run` would have.
+    /// What jobs must know about the device; otherwise `salus run` tells them.
     bool learn_place() {
         const Result<Status> status = ask_status(socket_);
         if (!status) return true;
@@ -222,7 +222,7 @@ public:
         return command;
     }
 
-    /// A job that failed: what it said. Empty if none did.
+    /// The output of a job that failed; empty if none did.
     std::string reap(const Workplace& place) {
         for (auto job = running_.begin(); job != running_.end();) {
             const auto end = os::reap(job->first);
@@ -286,13 +286,13 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         progress(static_cast<double>(i) / static_cast<double>(jobs.size()));
         const sim::Job& job = jobs[i];
-        if (!job.command.empty()) {  // it takes what it takes
+        if (!job.command.empty()) {  // its time cannot be set
             all.push_back({0, job.iteration_time});
             continue;
         }
         const auto key = std::tuple(job.persistent.count, job.ephemeral.count, job.iteration_time.ns);
         if (!known.contains(key)) {
-            // The memory's share first; arithmetic fills the rest.
+            // First the time for memory; arithmetic fills the rest.
             const Result<double> memory_ms = number_from(job_command(job, 0), {"--measure", "15"}, output);
             if (!memory_ms) return Error{memory_ms.error()};
             const double rest_ms = std::max(job.iteration_time.seconds() * 1e3 - memory_ms.value(), 0.0);
@@ -311,7 +311,7 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
 Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
                              const Policy& policy, const RealRunOptions& options,
                              const std::function<void(double)>& progress) {
-    const StopSignals stop_signals;  // first, as it is to go last
+    const StopSignals stop_signals;  // first, so that it is destroyed last
     const Workplace place;
     if (!place.why_not().empty()) return Error{place.why_not()};
     Ensemble ensemble;
@@ -371,7 +371,7 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
         run.result.jobs[job] = recorded.value().result.jobs[i];
         run.result.jobs[job].arrival = arrivals[job];
         if (jobs[job].command.empty()) continue;
-        // A command that ends well has done what it was to do, however its process took its leave.
+        // A command that exits with 0 has done its work, however its process left the service.
         run.result.jobs[job].end = ensemble.ended(job);
         run.result.jobs[job].outcome = sim::Outcome::kDone;
     }

@@ -1,4 +1,5 @@
-// Runs a list of jobs for real: a service of its own, for each job its command or a salus-job, and what came of it.
+// Runs a list of jobs with real processes: its own service, and for each job its command or a salus-job. Returns the
+// results.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,7 @@ struct RealRun {
     std::string replay_difference;  ///< empty: the recorded trace replays to identical decisions
 };
 
-/// What an iteration of a job costs on this machine: units of work, and how long it then takes alone.
+/// The cost of an iteration of a job on this machine: units of work, and its time alone.
 struct Calibration {
     std::uint64_t work = 0;
     Duration iteration_time;
@@ -36,7 +37,7 @@ struct Calibration {
 /// One for each job. REQUIRES: nothing else runs meanwhile.
 Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress);
 
-/// `progress` is called now and then with the share of iterations done.
+/// Calls `progress` from time to time with the share of iterations done.
 Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
                              const Policy& policy, const RealRunOptions& options,
                              const std::function<void(double)>& progress);

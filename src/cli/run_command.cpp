@@ -1,4 +1,4 @@
-// salus run: starts a job that shares the device, and stands in for it: signals go in, the exit status comes out.
+// salus run: starts a job that shares the device, forwards signals to it, and exits with its status.
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -47,19 +47,19 @@ struct RunArguments {
     std::vector<std::string> command;
 };
 
-/// A service that hangs up is tried again after this long.
+/// Time before a service that hung up is tried again.
 constexpr Duration kTryAgain = milliseconds(250);
-/// A job that finds no room on the GPU for so long says so.
+/// A job that has waited this long for GPU memory says so.
 constexpr Duration kTellAfter = seconds(2);
-/// How long the service may take to write down that the job has ended.
+/// How long the service may take to record the end of the job.
 constexpr Duration kEndPatience = seconds(1);
-/// How often, and after how long each time, a service that is gone is brought back before its job goes on without.
+/// How often a lost service is started again, and the delay before each try, until its job continues without sharing.
 constexpr int kTries = 5;
 constexpr Duration kComeBackAfter = milliseconds(500);
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
 
-/// What the shell says, too: 127 not found, 126 not executable.
+/// The shell's exit statuses: 127 not found, 126 not executable.
 [[noreturn]] void become(const std::vector<std::string>& command) {
     std::vector<std::string> words = command;
     std::vector<char*> arguments;
@@ -87,8 +87,8 @@ public:
     }
 
 private:
-    /// Before the command starts. Without a service it starts all the same, and its user is told; not at once, as a service
-    /// that is being restarted hangs up on those who come meanwhile.
+    /// Before the command starts. Without a service the command starts anyway, and the user is told. It retries first,
+    /// because a service that is restarting hangs up on new connections.
     void announce() {
         const Instant until = os::now() + kComeBackAfter * kTries;
         std::string why = try_to_announce();
@@ -99,7 +99,7 @@ private:
         if (!why.empty()) complain(why + "; the job starts without sharing");
     }
 
-    /// Tells the service of the job, starting one if none runs. Why that failed, in a line; empty: it did not.
+    /// Announces the job to the service, starting one if none runs. Returns why that failed, in one line; empty: success.
     std::string try_to_announce() {
         connection_.reset();
         Result<os::Descriptor> connection = connect_or_start(socket_);
@@ -115,7 +115,7 @@ private:
         message.command_key = keys.command;
         message.program_key = keys.program;
         message.command = wire::Text<160>(history::text_of(arguments_.command));
-        wire::send(connection.value().get(), message);  // if that fails, the reason may be there to be read
+        wire::send(connection.value().get(), message);  // if this fails, the service may have sent the reason
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         const auto* running = std::get_if<wire::Running>(&answer.message);
@@ -128,28 +128,27 @@ private:
         return {};
     }
 
-    /// While the command runs. Whether it shares its client knows, who looks for a service by itself, and says what comes
-    /// of it.
+    /// While the command runs. The job's client looks for a service by itself, and says whether the job still shares.
     void announce_again() {
         const std::string why = try_to_announce();
         tries_ = why.empty() ? 0 : tries_ - 1;
         if (!why.empty() && tries_ == 0) complain("the service is gone, and no new one was found: " + why);
     }
 
-    /// A process on a GPU takes memory before it asks for any: not before there is some.
+    /// A process on a GPU takes memory before it asks for any, so it starts only when there is room.
     void wait_for_room() {
         Instant tell_at = os::now() + kTellAfter;
         while (connection_ && waits_) {
             const Duration left = tell_at == kNever ? os::kForEver : std::max(tell_at - os::now(), Duration{});
             const bool heard = os::readable_within(connection_.get(), left);
-            if (heard && !hear()) announce();  // the service is gone: the next one tells when
+            if (heard && !hear()) announce();  // the service is gone: the next one says when to start
             if (os::now() < tell_at || !waits_) continue;
             say(arguments_.name + " waits for memory on the GPU");
             tell_at = kNever;
         }
     }
 
-    /// A Python that the adaptor does not get into runs all the same.
+    /// A Python that the adaptor cannot enter runs without sharing.
     void look_at_python() {
         const auto python = parse_python(arguments_.command);
         if (!python) return;
@@ -166,7 +165,7 @@ private:
 
     static void say(const std::string& what) { std::fprintf(stderr, "salus: %s\n", printable(what).c_str()); }
 
-    /// True in the process that goes on; the other one has told the user what to know.
+    /// True in the process that continues in the background; the other one has informed the user.
     bool go_to_background() {
         const Result<NewLog> log = make_log(log_directory(), job_, arguments_.name);
         if (!log) throw Failure{log.error()};
@@ -183,7 +182,7 @@ private:
         os::put_at(output, STDOUT_FILENO);
         os::put_at(output, STDERR_FILENO);
         waits_ = false;  // no service was lost
-        announce();      // by the process that stays
+        announce();      // again, from the process that stays
         return true;
     }
 
@@ -200,7 +199,7 @@ private:
     }
 
     void start() {
-        // What the terminal stops it stops both of; all else is for the job.
+        // The terminal stops both processes; all other signals are for the job.
         ::sigfillset(&passed_on_);
         for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
             ::sigdelset(&passed_on_, signal);
@@ -225,7 +224,7 @@ private:
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
                 const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
-                // The terminal sends its signals to the job as well.
+                // The terminal sends its signals to the job, too.
                 if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));
             }
             while (const auto end = os::reap(os::kAnyChild)) {
@@ -238,14 +237,14 @@ private:
         }
     }
 
-    /// The service writes the run down, and hangs up: who then looks into the history finds it there.
+    /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards.
     void tell_end(const os::Exit& end) {
         if (!connection_) return;
         if (!wire::send(connection_.get(), wire::Ended{status_of(end), os::now_ns() - started_ns_})) return;
         os::readable_within(connection_.get(), kEndPatience);
     }
 
-    /// As a shell tells it.
+    /// The exit status as a shell reports it.
     static int status_of(const os::Exit& end) { return end.by_signal ? 128 + end.number : end.number; }
 
     static int end_like(const os::Exit& end) {
@@ -260,7 +259,7 @@ private:
         return status_of(end);
     }
 
-    /// What the service says by itself; false if it is gone.
+    /// Handles a message of the service; false if the service is gone.
     bool hear() {
         const wire::Received received = wire::receive(connection_.get());
         if (received.kind != wire::Received::Kind::kMessage) return false;
@@ -293,14 +292,14 @@ private:
 
 bool splits_a_name(unsigned char c) { return c <= 0x20 || c == 0x7f; }
 
-/// Other commands take a job's name as one word, and a number for its number.
+/// Other commands take a job's name as one word, and treat a number as the job's number.
 void check_name(const std::string& name) {
     if (std::any_of(name.begin(), name.end(), splits_a_name))
         throw UsageError{"--name must be one word, without blanks or control characters"};
     if (parse_integer(name)) throw UsageError{fmt::format("--name must not be a number; got '{}'", name)};
 }
 
-/// A name that check_name() takes, whatever the command is called.
+/// A name that check_name() accepts, whatever the command.
 std::string name_from(const std::vector<std::string>& command) {
     std::string name = name_of_command(command);
     std::replace_if(name.begin(), name.end(), splits_a_name, '_');

@@ -21,7 +21,7 @@
 namespace salus::cli {
 namespace {
 
-/// salusd's exit status if what it was given makes no sense.
+/// salusd's exit status for wrong options.
 constexpr int kOptionsRefused = 2;
 
 }  // namespace
@@ -29,7 +29,7 @@ constexpr int kOptionsRefused = 2;
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command) {
     Result<os::Descriptor> connection = os::connect_to(socket);
     if (!connection) return Error{connection.error()};
-    // If it cannot be sent, the reason may be there to be read.
+    // If this fails, the service may have sent the reason.
     wire::send(connection.value().get(), wire::message_of(command));
     wire::Received received = wire::receive(connection.value().get());
     if (received.kind == wire::Received::Kind::kGarbage) return Error{"the service " + received.why};
@@ -74,10 +74,10 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
     launch.leads = os::Launch::Leads::kSession;  // it outlives the terminal
     const Result<int> child = os::spawn(launch);
     if (!child) return StartFailure{child.error()};
-    for (int i = 0; i < 2000; ++i) {  // a GPU takes its time
+    for (int i = 0; i < 2000; ++i) {  // 20 s: starting on a GPU takes long
         if (os::connect_to(socket)) return std::nullopt;
         if (const auto end = os::reap(child.value())) {
-            // Two may have been started at once: the other one has the lock.
+            // Two services may have been started at once; the other one has the lock.
             if (os::connect_to(socket)) return std::nullopt;
             std::ifstream said(log);
             const bool refused = !end->by_signal && end->number == kOptionsRefused;

@@ -22,12 +22,12 @@ std::string own_directory();
 
 struct StartFailure {
     std::string why;
-    bool options_refused = false;  ///< it is what was typed
+    bool options_refused = false;  ///< the options given by the user are wrong
 };
-/// Starts a service in the background and waits until it listens; nothing is wrong then. `options` are salusd's own.
+/// Starts a service in the background and waits until it listens. Nothing on success. `options` are salusd's own.
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options);
 
-/// A connection, to a service that is started if none runs.
+/// Connects to the service, and starts one if none runs.
 Result<os::Descriptor> connect_or_start(const std::string& socket);
 
 }  // namespace salus::cli

@@ -93,7 +93,7 @@ std::vector<sim::Job> jobs_of(const SimArguments& a, const std::string& job_file
     return std::move(jobs).value();
 }
 
-/// Each must fit alone, and all of them one after another into the simulator's time.
+/// Each job must fit alone, and the jobs one after another must fit into the simulator's time.
 void check_jobs(const std::vector<sim::Job>& jobs, Bytes capacity) {
     double whole_s = 0;
     for (const sim::Job& job : jobs) {

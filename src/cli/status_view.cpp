@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kMissing = "-";
 
-/// Of what others have chosen.
+/// For text that other people chose.
 std::string shown(const std::string& text) { return text.empty() ? kMissing : printable(text); }
 
 }  // namespace
@@ -54,8 +54,8 @@ std::string format_rate(double per_s) {
 
 // ------------------------------------------------------------------------------------------------------------- rates
 
-/// A client's own counts (iterations, busy_s) outlive a service, and are up to date; what the service counts (attained_s)
-/// starts anew when the client is attached anew, and is late in a long turn.
+/// A client's own counts (iterations, busy_s) survive a restart of the service and are up to date. The service's count
+/// (attained_s) restarts when the client attaches again, and lags during a long turn.
 Rate average_rate(const JobStatus& job) {
     const double attached_s = job.attached.seconds();
     if (attached_s <= 0 || !job.activity) return {};
@@ -72,10 +72,10 @@ Rate average_rate(const JobStatus& job) {
 }
 
 Rates::Key Rates::key_of(const JobStatus& job) {
-    return {job.job, static_cast<std::int64_t>(index_of(job.client)), job.pid};  // numbers of clients are used again
+    return {job.job, static_cast<std::int64_t>(index_of(job.client)), job.pid};  // client numbers are reused
 }
 
-/// `late`: the count may have grown without our knowing, so that no news is no news.
+/// `late`: the count may have grown without our knowing, so an unchanged count means nothing.
 void Rates::Gauge::read(double now_s, double now_value, bool late) {
     if (now_s <= at_s || (late && now_value == value)) return;
     per_s = std::max(now_value - value, 0.0) / (now_s - at_s);
@@ -84,12 +84,12 @@ void Rates::Gauge::read(double now_s, double now_value, bool late) {
 }
 
 // Note [Figures that come late]
-// A job's iterations and its attained time are counted at the ends of iterations and turns. If those are longer than the
-// time between two snapshots, the figures stand still and then leap. So while a job runs they are measured from one change
-// to the next, not from one snapshot to the next; an iteration that takes longer than the last ones shows all the same.
+// A job's iterations and attained time are counted at the ends of iterations and turns. If those are longer than the time
+// between two snapshots, the figures stand still and then jump. So while a job runs, rates are measured from one change to
+// the next, not from one snapshot to the next. An iteration that takes longer than the last ones still shows.
 void Rates::update(const Status& status) {
     const double now_s = status.service.uptime.seconds();
-    if (last_s_ && now_s < *last_s_) *this = {};  // another service: nothing can be compared
+    if (last_s_ && now_s < *last_s_) *this = {};  // a new service: its figures cannot be compared
     if (last_s_ == now_s) return;
     const bool first = !last_s_;
     last_s_ = now_s;

@@ -1,4 +1,4 @@
-// What `salus ps`, `status`, `top` and `run` say of the service's status. Pure: structs in, text out.
+// The service's status as text, for `salus ps`, `status`, `top` and `run`. Pure: structs in, text out.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace salus::cli {
 
 /// "resnet50 (job 3)". Job 0 is not known.
 std::string job_text(const std::string& name, std::uint32_t job);
-/// The same for who holds a lane; empty: nobody.
+/// The same for the holder of a lane; empty: nobody.
 std::string holder_text(const Status& status, const LaneStatus& lane);
 
 /// "8.5 s", "12m 05s", "3h 07m", "2d 4h".
@@ -23,16 +23,16 @@ std::string format_rate(double per_s);
 
 // -------------------------------------------------------------------------------------------------------------- jobs
 
-/// How fast a job goes; nothing: it cannot be told (yet).
+/// The speed of a job; nothing: unknown (yet).
 struct Rate {
     std::optional<double> iterations_per_s;
-    std::optional<double> share;  ///< of time, that it was in its iterations: 0 to 1
+    std::optional<double> share;  ///< share of time inside its iterations: 0 to 1
 };
 
 /// Since it was attached.
 Rate average_rate(const JobStatus& job);
 
-/// Since the snapshot before the last: what changes from one look to the next.
+/// Rates between the last two snapshots.
 class Rates {
 public:
     void update(const Status& status);
@@ -64,14 +64,14 @@ private:
     std::map<Key, Gauges> jobs_;
 };
 
-/// Why it does not run, as what would follow its name: "waits for its turn, after resnet50 (job 3)". Empty: it does run,
-/// or wants nothing.
+/// Why it does not run, as text that follows its name: "waits for its turn, after resnet50 (job 3)". Empty: it runs, or does
+/// not want to run.
 std::string wait_text(JobState state, const Wait& wait);
 
-/// A job's line in ps and top. "-" stands for what is not known.
+/// A job's line in ps and top. "-" means unknown.
 struct JobCells {
     std::string job, name, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
-    std::string iterations;  ///< "12/100"; "12/~100" if 100 is what an earlier run took
+    std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
     std::string why;         ///< wait_text(), and for how long if that is long
 };
 JobCells cells_of(const JobStatus& job, const Rate& rate);

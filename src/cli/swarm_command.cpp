@@ -57,7 +57,7 @@ int run_swarm(const SwarmArguments& a) {
     const unsigned long long count = seeds.last - seeds.first + 1;
     std::atomic<unsigned long long> next{seeds.first};
     std::atomic<unsigned long long> events{0};
-    std::mutex mutex;  // of what follows
+    std::mutex mutex;  // guards the variables below
     std::map<unsigned long long, std::string> failures;
     ProgressBar bar;
 
@@ -102,7 +102,7 @@ int run_replay(const std::string& path) {
         }
         fmt::print("{} events replayed to the same {} actions\n", replay.value().events, replay.value().actions);
         return 0;
-    } catch (const std::exception& failure) {  // events that no shell would send
+    } catch (const std::exception& failure) {  // the trace has events that no shell would send
         throw UsageError{fmt::format("{}: {}", path, failure.what())};
     }
 }

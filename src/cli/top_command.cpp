@@ -47,8 +47,8 @@ constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 volatile sig_atomic_t ending_signal = 0;
 
-/// Signals that end us only leave a note. They, and changes of the screen's size, come in while we wait and at no other
-/// time, so that none is missed and none comes amid curses.
+/// The handlers of signals that end us only set a flag. These signals, and changes of the screen's size, are delivered only
+/// while we wait, so that none is missed and none interrupts curses.
 class Signals {
 public:
     Signals() {
@@ -65,7 +65,7 @@ public:
         ::sigaction(SIGWINCH, nullptr, &resize_before_);
     }
     ~Signals() {
-        // One that is pending is ours still: it is delivered before the old handlers are back.
+        // A pending signal is still ours: it is delivered before the old handlers are restored.
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
         for (std::size_t i = 0; i < kEndingSignals.size(); ++i) ::sigaction(kEndingSignals[i], &before_[i], nullptr);
         ::sigaction(SIGWINCH, &resize_before_, nullptr);
@@ -73,7 +73,7 @@ public:
     Signals(const Signals&) = delete;
     Signals& operator=(const Signals&) = delete;
 
-    /// To wait with.
+    /// The signal mask to wait with.
     const sigset_t& open_mask() const { return mask_before_; }
 
 private:
@@ -84,7 +84,7 @@ private:
 
 // ---------------------------------------------------------------------------------------------------------- asking
 
-/// Asks the service in a thread of its own: a service that hangs is not to hang us.
+/// Asks the service in a thread of its own, so that a hanging service does not block us.
 class Asker {
 public:
     explicit Asker(Ask ask) : shared_(std::make_shared<Shared>()) {
@@ -93,7 +93,7 @@ public:
         if (!shared_->ready) throw Failure{fmt::format("eventfd: {}", std::strerror(errno))};
         sigset_t all, before;
         ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it: signals are for the one that waits
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits the mask: signals go to the thread that waits
         thread_ = std::thread([shared = shared_] { shared->run(); });
         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
@@ -104,7 +104,7 @@ public:
         const bool ended = shared_->changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return shared_->ended; });
         lock.unlock();
         if (ended) thread_.join();
-        else thread_.detach();  // it has its own share of what it uses
+        else thread_.detach();  // it shares ownership of the data that it uses
     }
     Asker(const Asker&) = delete;
     Asker& operator=(const Asker&) = delete;
@@ -181,7 +181,7 @@ public:
         unicode_ = std::strcmp(::nl_langinfo(CODESET), "UTF-8") == 0;
         screen_ = ::newterm(nullptr, stdout, stdin);
         if (!screen_) complain_of_terminal();
-        static char move_cursor[] = "cup";  // curses would go on without it, and make a mess
+        static char move_cursor[] = "cup";  // without it, curses would garble the screen
         if (const char* found = ::tigetstr(move_cursor); !found || found == reinterpret_cast<const char*>(-1)) {
             ::endwin();
             ::delscreen(screen_);
@@ -238,7 +238,7 @@ private:
                                      name ? printable(name) : "")};
     }
 
-    /// A failed check says so on standard error, which nobody would see while curses has the screen.
+    /// A failed check prints to standard error, which is invisible while curses has the screen.
     static void give_back_and_fail(const std::string& message) {
         ::endwin();
         check_handler_before(message);
@@ -326,18 +326,18 @@ private:
         else if (status_) terminal_.show(top_lines(*status_, rates_, options_));
     }
 
-    /// Until there is something to do. False: the user wants no more, or the terminal is gone.
+    /// Waits until there is something to do. False: the user quits, or the terminal is gone.
     bool wait() {
         const Duration left = std::max(next_ - os::now(), Duration{});
         const int watched[] = {STDIN_FILENO, asker_.descriptor()};
         const std::uint32_t ready = os::readable_of(watched, left, &signals_.open_mask());
         if ((ready & 2) != 0) take_answer();
         bool any = false;
-        for (int key = terminal_.key(); key != ERR; key = terminal_.key()) {  // asks for the size of the screen, too
+        for (int key = terminal_.key(); key != ERR; key = terminal_.key()) {  // also updates the size of the screen
             any = true;
             if (!act_on(key)) return false;
         }
-        const bool silent = (ready & 1) != 0 && !any;  // readable, and nothing to read: it is gone
+        const bool silent = (ready & 1) != 0 && !any;  // readable, but nothing to read: the terminal is gone
         silences_ = silent ? silences_ + 1 : 0;
         return silences_ < 10;
     }
@@ -355,7 +355,7 @@ private:
             case KEY_PPAGE: options_.first -= options_.height / 2; break;
             case KEY_NPAGE: options_.first += options_.height / 2; break;
             case KEY_HOME: options_.first = 0; break;
-            case 'L' - '@': ::clearok(stdscr, true); break;  // Ctrl-L: what others wrote on the screen goes
+            case 'L' - '@': ::clearok(stdscr, true); break;  // Ctrl-L: redraws the whole screen
             default: break;
         }
         return true;
@@ -368,7 +368,7 @@ private:
 
     static constexpr Duration kPatience = seconds(3);
 
-    // Handlers stand before curses would set its own, and stay until it is gone; the thread goes first.
+    // Our handlers are set before curses starts, and removed after it ends; the thread ends first.
     Signals signals_;
     Terminal terminal_;
     Asker asker_;
@@ -389,9 +389,9 @@ int run_top(const Ask& ask, double interval_s) {
         throw UsageError{"top: needs a terminal; salus ps lists jobs anywhere"};
     try {
         const int signal = Top(ask, interval_s).run();
-        return signal == 0 || signal == SIGINT ? 0 : 128 + signal;  // Ctrl-C is a way to quit as well
+        return signal == 0 || signal == SIGINT ? 0 : 128 + signal;  // Ctrl-C also quits normally
     } catch (...) {
-        throw;  // what nobody above catches would not unwind, and leave the terminal to the shell as it is
+        throw;  // an uncaught exception would not unwind, and leave the terminal in curses' state
     }
 }
 

@@ -81,7 +81,7 @@ public:
         at_ += width;  // beyond the edge if it was shortened: nothing more follows
     }
     void skip(int columns) { at_ += columns; }
-    /// In so many columns, whatever its length.
+    /// Adds the text in exactly this many columns.
     void cell(std::string_view text, int width, Align align, Style style) {
         add(pad(shorten(text, width, options_.unicode ? "…" : "~"), width, align), style);
     }
@@ -160,7 +160,7 @@ Line help_line(const TopOptions& options, const std::string& position) {
 struct Column {
     const char* title;
     std::string JobCells::*text;
-    int width;  ///< at least: so that the table does not jump when figures change
+    int width;  ///< minimum, so that the table does not jump when figures change
     Align align;
     SortKey sorts = SortKey::kJob;
 };
@@ -184,7 +184,7 @@ std::vector<Column> columns_for(const std::vector<Row>& rows) {
     return columns;
 }
 
-/// How the table is laid out. Where a line has no room for all of a job, it takes two, if the screen has room for that.
+/// The layout of the table. If one line is too short for a job, it takes two lines, if the screen is high enough.
 struct Layout {
     std::vector<Column> columns;
     int iterations_width = 0;
@@ -196,7 +196,7 @@ struct Layout {
         iterations_width = std::max(iterations_width, 10);
         int fixed = -1;
         for (const Column& column : columns) fixed += column.width + 1;
-        // A long name gives way first.
+        // A long name is shortened first.
         const int excess = std::clamp(fixed - width, 0, columns[1].width - 8);
         columns[1].width -= excess;
         const int left = width - (fixed - excess) - progress_width() - 4;
@@ -257,7 +257,7 @@ void add_row(std::vector<Line>& lines, const Row& row, const Layout& layout, con
     lines.push_back(std::move(second).take());
 }
 
-/// Fills the screen up to its last line, which is `help`.
+/// Fills the screen; the last line is `help`.
 std::vector<Line> on_screen(std::vector<Line> lines, Line help, const TopOptions& options) {
     const auto height = static_cast<std::size_t>(std::max(options.height, 1));
     lines.resize(height - 1);

@@ -1,4 +1,4 @@
-// What `salus top` shows: lines of styled text for a screen of any size. Pure; the terminal is top_command.cpp's.
+// The contents of `salus top`: lines of styled text for a screen of any size. Pure; top_command.cpp handles the terminal.
 #pragma once
 
 #include <string>
@@ -24,13 +24,13 @@ struct TopOptions {
     int height = 24;
     bool unicode = true;  ///< what the terminal can show
     SortKey sort = SortKey::kJob;
-    int first = 0;  ///< the job at the top of the list: top_lines() brings it into range
+    int first = 0;  ///< the first job shown; top_lines() brings it into range
 };
 
-/// No more lines than the screen has, none wider than it is. The last line is the help, at the bottom of the screen.
+/// At most as many lines as the screen has, none wider than the screen. The last line is the help, at the bottom.
 std::vector<Line> top_lines(const Status& status, const Rates& rates, TopOptions& options);
 
-/// The same when there is nothing to show but why.
+/// The same if there is only a reason to show.
 std::vector<Line> trouble_lines(const std::string& why, const TopOptions& options);
 
 }  // namespace salus::cli

@@ -40,7 +40,7 @@ class Impossible(Exception):
 
 
 def install(torch, client):
-    """Serves the large CUDA tensors on the client's GPU from its memory. Why that is impossible, or nothing."""
+    """Serves large CUDA tensors on the client's GPU from the client's memory. Returns why that is impossible, or nothing."""
     try:
         if not torch.version.cuda:
             raise Impossible("this torch was built without CUDA")
@@ -82,16 +82,16 @@ def outlook():
 
 
 def compiled(torch):
-    """The path of the compiled object, which is made now if it is not there. Raises Impossible."""
+    """The path of the compiled object, which is compiled now if it is missing. Raises Impossible."""
     folder = os.path.join(_cache_folder(), "torch")
     path = _trusted(os.path.join(folder, _name(torch)))
     if os.path.exists(path):
         return path
-    import fcntl  # not everywhere, and then nobody gets here
+    import fcntl  # missing on some systems, which never get here
 
     try:
         _make_private(folder)
-        # Jobs that start together wait for the first of them.
+        # Jobs that start together wait for the first one to compile.
         with open(os.path.join(folder, "lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(path):
@@ -102,7 +102,7 @@ def compiled(torch):
 
 
 def _cache_folder():
-    """Absolute. A relative XDG_CACHE_HOME is invalid, and so it is without a home. Raises Impossible."""
+    """An absolute path. Raises Impossible if XDG_CACHE_HOME is unset or relative (which is invalid) and there is no home."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
@@ -112,7 +112,7 @@ def _cache_folder():
 
 
 def _trusted(path):
-    """The path, if nobody but this user and root can have written what lies there, or can replace it. Raises Impossible.
+    """The path, if only this user and root can have written the file or can replace it. Raises Impossible.
 
     As Note [Trust] of src/os/trust.cpp has it.
     """
@@ -129,27 +129,27 @@ def _trusted(path):
             if status.st_uid not in (os.getuid(), 0) and not (above and status.st_uid == _UNMAPPED):
                 raise Impossible("%s belongs to another user" % here)
             if stat.S_ISLNK(status.st_mode):
-                continue  # where it leads is looked at, too
+                continue  # its target is checked, too
             sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
             if not closed and _others_may(stat.S_IWOTH, status) and not (above and sticky):
                 raise Impossible("%s can be written by other users; chmod go-w helps" % here)
             if stat.S_ISDIR(status.st_mode) and status.st_uid != _UNMAPPED and not _others_may(stat.S_IXOTH, status):
-                closed = True  # others get no further
+                closed = True  # other users cannot get further
     return path
 
 
-# In a user namespace the files of all whom it does not map show as this one's, root's among them.
+# In a user namespace, the files of all users that it does not map (root's among them) appear under this id.
 _UNMAPPED = 65534
 
 
 def _others_may(what, status):
-    """`what` is S_IWOTH or S_IXOTH. A group of the user's own, of the same number, lets in nobody else."""
+    """`what` is S_IWOTH or S_IXOTH. The user's own group, with the same number, has no other members."""
     harmless = status.st_gid == 0 or status.st_gid == os.getgid() == os.getuid()
     return bool(status.st_mode & what) or (bool(status.st_mode & what << 3) and not harmless)
 
 
 def _make_private(folder):
-    """The last one is closed to others, and none can be written by them, whatever the umask. Raises Impossible, OSError."""
+    """Creates the folders. The last one is closed to others, and others can write to none. Raises Impossible, OSError."""
     _trusted(folder)
     names = folder.strip("/").split("/")
     for depth in range(1, len(names) + 1):
@@ -168,7 +168,7 @@ def _cxx11_abi(torch):
 
 
 def _name(torch):
-    """Tells what it was compiled from and for, so that one of the same name fits."""
+    """Names the source and the target of the compilation, so that an object with the same name fits."""
     digest = hashlib.sha256()
     for file in (_SOURCE, _HEADER):
         try:
@@ -194,7 +194,7 @@ def _compile(torch, path):
         if result.returncode != 0:
             raise Impossible("the allocator for torch %s cannot be compiled, %s said: %s" % (
                 torch.__version__, command[0], _first_error(result.stdout.decode(errors="replace"), result.returncode)))
-        os.chmod(temporary, 0o700)  # it is going to be run: not by leave of the umask
+        os.chmod(temporary, 0o700)  # it will be executed, so do not depend on the umask
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
@@ -218,12 +218,12 @@ def compiler():
 
 
 def flags(torch):
-    """What tells a compiler of the headers. Raises Impossible."""
+    """The compiler options for the headers. Raises Impossible."""
     include = os.path.join(_folder(torch), "include")
     if not os.path.exists(os.path.join(include, "c10", "cuda", "CUDACachingAllocator.h")):
         raise Impossible("torch's headers are not in %s" % include)
     result = ["-std=c++20", "-D_GLIBCXX_USE_CXX11_ABI=%d" % _cxx11_abi(torch)]
-    # As headers of the system: what they make compilers warn of is not our business.
+    # As system headers, so that compilers do not warn about them.
     for folder in [include] + _cuda_headers(torch):
         result += ["-isystem", folder]
     return result
@@ -234,7 +234,7 @@ def _folder(torch):
 
 
 def _cuda_headers(torch):
-    """The first of the usual places that has all that is needed. Raises Impossible."""
+    """The first of the usual places that has all required headers. Raises Impossible."""
     homes = [os.environ.get(variable) for variable in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
     nvcc = shutil.which("nvcc")
     if nvcc:
@@ -245,12 +245,12 @@ def _cuda_headers(torch):
         places.append([os.path.join(home, "include")])
         places.append(glob.glob(os.path.join(home, "targets", "*-linux", "include")))
     packages = os.path.dirname(_folder(torch))
-    # pip's packages of CUDA come in many parts; Triton, which torch brings along, has its own copy of what it takes.
+    # pip's CUDA packages come in many parts. Triton, which torch depends on, has its own copy of the headers.
     places.append(sorted(glob.glob(os.path.join(packages, "nvidia", "*", "include"))))
     places.append([os.path.join(packages, "triton", "backends", "nvidia", "include")])
     for place in places:
         if all(any(os.path.exists(os.path.join(folder, header)) for folder in place)
                for header in ("cuda.h", "cuda_runtime_api.h", os.path.join("crt", "host_defines.h"))):
-            # The compiler's own folders are to keep their place in the order.
+            # The compiler's own folders must keep their place in the search order.
             return [folder for folder in place if os.path.realpath(folder) != "/usr/include"]
     raise Impossible("CUDA's headers (cuda_runtime_api.h) are not found: CUDA_HOME can say where they are")

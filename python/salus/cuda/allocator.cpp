@@ -31,7 +31,7 @@
 #include <torch/csrc/api/include/torch/version.h>
 #endif
 
-// A later version may have a function more, and what is not handed on is lost without a word.
+// A later version may have one more function, and a function that is not forwarded would be lost silently.
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 8 || TORCH_VERSION_MINOR > 15
 #error "the allocator interface of this version of torch is not known"
 #endif
@@ -55,7 +55,7 @@ struct salus_torch_api {
     decltype(&salus_error_text) error_text;
 };
 
-/// 0, or one of Refusal. To be called once, before the first block is allocated.
+/// Returns 0 or a Refusal. Call it once, before the first block is allocated.
 __attribute__((visibility("default"))) int salus_torch_install(const salus_torch_api* api);
 
 }  // extern "C"
@@ -74,12 +74,12 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr uint64_t kApiVersion = 3;
 constexpr size_t kSmallest = size_t{1} << 20;
-constexpr size_t kLargest = size_t{1} << 60;  // beyond that torch has an error of its own
+constexpr size_t kLargest = size_t{1} << 60;  // beyond that, torch raises its own error
 constexpr uint64_t kNoLimit = UINT64_MAX;
 
 enum Refusal : int { kOtherVersion = 1, kNoAllocator, kCachingIsOff, kInstalledBefore, kFailed };
 
-/// autograd's threads work for one that is inside an iteration, and that waits for them.
+/// autograd's threads work for a thread that is inside an iteration and waits for them.
 bool is_autograd_thread() {
     thread_local const bool is_one = [] {
         char name[16] = "";
@@ -90,10 +90,10 @@ bool is_autograd_thread() {
 }
 
 /// Note [One deleter]
-/// torch takes it that every block of the current allocator has the deleter that raw_deleter() names: CUDA graphs' trees
-/// check it, raw_deallocate() calls it. So blocks of the native allocator get ours, too, which tells them apart. Only, the
-/// native one passes over blocks that have another deleter than its own when it is told of a stream: it sees a DataPtr
-/// with its own (Borrowed).
+/// torch assumes that every block of the current allocator has the deleter that raw_deleter() names: CUDA graph trees check
+/// it, and raw_deallocate() calls it. So blocks of the native allocator get our deleter, too, which tells them apart. But in
+/// recordStream() the native allocator ignores blocks whose deleter is not its own, so it is passed a DataPtr with its own
+/// deleter (Borrowed).
 void delete_block(void* block);
 
 class Borrowed {
@@ -108,7 +108,7 @@ private:
     DataPtr pointer_;
 };
 
-/// Thread-safe, as the allocator behind it is. Never destroyed: blocks may be freed when the process is all but over.
+/// Thread-safe, as the allocator behind it is. Never destroyed: blocks may be freed very late in the process's end.
 class Allocator final : public native::CUDAAllocator {
 public:
     Allocator(const salus_torch_api& api, native::CUDAAllocator* behind)
@@ -130,7 +130,7 @@ public:
         return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc(size); });
     }
     void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
-        // Of another stream than the current one it cannot be told whether it lasts.
+        // For a stream other than the current one, we cannot tell whether it lasts.
         void* block = is_for_us(size) && stream == lasting_stream() ? serve_on(size, stream) : nullptr;
         return block != nullptr ? block : from_native(size, [&] { return native_->raw_alloc_with_stream(size, stream); });
     }
@@ -138,7 +138,7 @@ public:
         if (!free_ours(block)) native_->raw_delete(block);
     }
     c10::DeleterFnPtr raw_deleter() const override {
-        // While caching is turned off the native one has another, and serves everything.
+        // While caching is off, the native allocator has another deleter and serves everything.
         const c10::DeleterFnPtr current = native_->raw_deleter();
         return current == native_deleter_ ? &delete_block : current;
     }
@@ -175,7 +175,7 @@ public:
 
     cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count, cudaStream_t stream,
                             bool p2p_enabled) override {
-        // Our memory is mapped for its own GPU only, and the native one does not know that.
+        // Our memory is mapped only for its own GPU, which the native allocator does not know.
         if (to_device != from_device && (is_ours(to) || is_ours(from))) {
             return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
         }
@@ -331,7 +331,7 @@ public:
 #endif
 
 private:
-    /// Asked for every block that torch frees: most are the native one's, and far from ours.
+    /// Called for every block that torch frees. Most belong to the native allocator, and lie far from ours.
     bool is_ours(const void* block) const {
         const auto address = reinterpret_cast<uintptr_t>(block);
         if (address < begin_ || address >= end_) return false;
@@ -348,11 +348,11 @@ private:
     }
 
     // Note [Open pools]
-    // Blocks for a private pool are the native one's; that covers the capture of a graph, which goes to one. A capture that
-    // fails never says that its pool is closed, so the pools are not counted: as the native allocator does, we ask the
-    // filter that came with each whether it wants blocks of this stream, and that of a failed capture does not. We also ask
-    // it about the stream on which the pool was opened. If it wants that one, a capture may be under way in another
-    // thread, and what we would do for a block, such as waiting for the GPU, could spoil it.
+    // The native allocator serves blocks for a private pool. That covers the capture of a graph, which uses such a pool. A
+    // failed capture never closes its pool, so counting open pools does not work. Instead we do as the native allocator
+    // does: we ask each pool's filter whether it wants blocks of this stream; the filter of a failed capture does not. We
+    // also ask it about the stream on which the pool was opened. If it wants that one, a capture may be in progress in
+    // another thread, and our work for a block, such as waiting for the GPU, could spoil the capture.
     struct OpenPool {
         MempoolId_t id;
         cudaStream_t opened_on;
@@ -362,7 +362,7 @@ private:
         if (open_pools_.load(std::memory_order_relaxed) == 0) return false;
         const std::lock_guard lock(pools_mutex_);
         for (const OpenPool& open : pools_) {
-            // If it cannot be asked about this stream, the native allocator, which asks as well, raises the right error.
+            // If the filter cannot be asked about this stream, the native allocator asks as well and raises the right error.
             if (wants(open, stream, true) || (stream != open.opened_on && wants(open, open.opened_on, false))) return true;
         }
         return false;
@@ -375,7 +375,7 @@ private:
         }
     }
 
-    /// A block of ours, or nullptr: then it is for the native allocator to serve.
+    /// A block of ours, or nullptr: then the native allocator must serve it.
     void* serve(size_t size) {
         if (!is_for_us(size)) return nullptr;
         const std::optional<cudaStream_t> stream = lasting_stream();
@@ -397,7 +397,7 @@ private:
             status = salus_.alloc_on(salus_.client, size, stream, on_behalf, &block);
             if (status == SALUS_TOO_LARGE) throw_out_of_memory(size, salus_.error_text());
         }
-        // Whatever else went wrong, it is no reason to fail.
+        // Any other error is no reason to fail: the native allocator serves the block.
         if (status != SALUS_OK || block == nullptr) return nullptr;
         note_place(block, size);
         const int64_t live = ++live_;
@@ -420,16 +420,16 @@ private:
     }
 
     // Note [Streams that end]
-    // torch's own streams last as long as the process. One that somebody else made (torch.cuda.ExternalStream) may be
-    // destroyed at any time, and whoever names it to the driver after that crashes. Salus looks at streams until the next
-    // boundary, so it is told of no such stream: what is allocated on one is the native allocator's, and before a block is
-    // freed that work on one uses, too, the home stream is made to wait for that work. The native allocator as well names
-    // the stream then.
+    // torch's own streams last as long as the process. A stream created by somebody else (torch.cuda.ExternalStream) may be
+    // destroyed at any time, and a driver call that names it after that crashes. Salus looks at streams until the next
+    // boundary, so it is never told of an external stream. The native allocator serves blocks allocated on one. Before a
+    // block is freed that work on an external stream also uses, the home stream is made to wait for that work. (The native
+    // allocator names the stream at that point, too.)
     static bool is_external(const CUDAStream& stream) {
         const auto id = static_cast<uintptr_t>(stream.id());
         return id != 0 && id == reinterpret_cast<uintptr_t>(stream.stream());
     }
-    /// The current one; nothing if it is external.
+    /// The current stream; nothing if it is external.
     std::optional<cudaStream_t> lasting_stream() const {
         const CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
         if (is_external(stream)) return std::nullopt;
@@ -462,10 +462,10 @@ private:
     }
 
     // Note [The limit]
-    // torch.cuda.set_per_process_memory_fraction limits what a process reserves. The native allocator keeps to it, but
-    // counts only its own blocks; the sum is checked here, before and after each block of either: only afterwards it is
-    // known whether the block came from memory that was reserved already. As natively, such a block is fine even where a
-    // lower limit was set later. Of threads that reach the limit at the same moment all may be refused.
+    // torch.cuda.set_per_process_memory_fraction limits what a process reserves. The native allocator respects it, but
+    // counts only its own blocks. So the sum is checked here, before and after each block of either allocator: only
+    // afterwards it is known whether the block came from memory that was already reserved. As natively, such a block is fine
+    // even if a lower limit was set later. If several threads reach the limit at the same moment, all may be refused.
     template <typename Call>
     std::invoke_result_t<Call> within_limit(size_t size, const Call& call) {
         const uint64_t limit = limit_.load(std::memory_order_relaxed);
@@ -489,7 +489,7 @@ private:
     void discard(DataPtr block) { block.clear(); }
 
     void give_back_all() {
-        // It would spoil a capture; the native allocator does not do it then, either.
+        // This would spoil a capture; the native allocator does not do it then, either.
         if (is_for_a_pool(c10::cuda::getCurrentCUDAStream(device_).stream())) return;
         ++retries_;
         native_->emptyCache({0, 0});
@@ -508,20 +508,20 @@ private:
         return static_cast<uint64_t>(bytes[static_cast<size_t>(StatType::AGGREGATE)].current);
     }
 
-    /// Newer versions take a fraction from PYTORCH_CUDA_ALLOC_CONF, too. To ask makes the GPU the current one.
+    /// Newer versions also take a fraction from PYTORCH_CUDA_ALLOC_CONF. Asking for it makes the GPU the current one.
     void note_fraction() {
         try {
             if (!native_->initialized() || c10::cuda::current_device() != device_) return;
             set_limit(native_->getMemoryFraction(device_));
         } catch (const std::exception&) {
-            // There is none, then.
+            // Then there is no fraction.
         }
     }
     void set_limit(double fraction) {
         limit_ = fraction < 1 ? static_cast<uint64_t>(fraction * static_cast<double>(memory_info().second)) : kNoLimit;
     }
 
-    /// The native one cannot know that there is more.
+    /// The native allocator does not know about our memory.
     template <typename Call>
     std::invoke_result_t<Call> with_what_we_keep(const Call& call) {
         try {
@@ -533,7 +533,7 @@ private:
     }
 
     DataPtr with_our_deleter(DataPtr block) const {
-        // Another one than the usual has its reasons, and is left.
+        // A deleter other than the usual one has its reasons: keep it.
         static_cast<void>(block.compare_exchange_deleter(native_deleter_, &delete_block));
         return block;
     }
@@ -565,8 +565,8 @@ private:
         TORCH_CHECK_WITH(OutOfMemoryError, false, message);
     }
 
-    /// No stream writes it: some compilers put a C++ library of their own into this object, and the locales of two libraries
-    /// do not go together.
+    /// Written without C++ streams: some compilers link a C++ library of their own into this object, and the locales of two
+    /// libraries conflict.
     static std::string mebibytes(uint64_t bytes) {
         char text[32];
         std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
@@ -600,7 +600,7 @@ private:
         }
     }
 
-    /// Peaks are added, too. The two need not have been at the same time: what is told is an upper bound.
+    /// Peaks are added, too. They may have occurred at different times, so the sum is an upper bound.
     void add_ours(DeviceStats& stats) {
         const std::lock_guard lock(mutex_);
         const salus_usage now = usage();
@@ -612,7 +612,7 @@ private:
         for (StatArray* blocks : {&stats.allocation, &stats.active}) {
             add(*blocks, live, peak, now.allocations - before.allocations, now.frees - before.frees);
         }
-        // Seen from here all of it is one segment, which grows and shrinks.
+        // All of our memory appears as one segment, which grows and shrinks.
         add(stats.segment, now.reserved > 0, now.reserved_peak > 0, 0, 0);
         add(stats.reserved_bytes, now.reserved, now.reserved_peak, 0, 0);
         stats.num_ooms += out_of_memory_;
@@ -642,7 +642,7 @@ Allocator* installed = nullptr;
 
 void delete_block(void* block) { installed->delete_any(block); }
 
-/// Newer versions look it up by the kind of device, too. The least priority that will do, so that another can still follow.
+/// Newer versions also look it up by the kind of device. Uses the lowest sufficient priority, so that another can follow.
 void register_as_cudas(c10::Allocator* behind) {
     try {
         if (c10::GetAllocator(c10::kCUDA) != behind) return;
@@ -659,7 +659,7 @@ int install(const salus_torch_api& api) {
     if (installed != nullptr) return kInstalledBefore;
     native::CUDAAllocator* behind = native::allocator.load();
     if (behind == nullptr) return kNoAllocator;
-    // isEnabled() does not tell of the variable.
+    // isEnabled() does not reflect the environment variable.
     if (!behind->isEnabled() || std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) return kCachingIsOff;
     if (behind->raw_deleter() == nullptr) return kNoAllocator;
     installed = new Allocator(api, behind);

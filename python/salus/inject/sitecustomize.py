@@ -1,6 +1,6 @@
 # Imported by every Python that `salus run` starts, at its start. Then it gets out of the way.
 #
-# Whatever goes wrong here must not be noticed by the script, so nothing is allowed to escape.
+# An error here must not reach the script, so no exception may escape.
 
 
 def _start_salus():
@@ -8,7 +8,7 @@ def _start_salus():
     import sys
 
     here = os.path.dirname(os.path.abspath(__file__))
-    # The script is not to see this folder; its children, by PYTHONPATH, are.
+    # The script must not see this folder; its children must, through PYTHONPATH.
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here or entry == ""]
     if sys.version_info < (3, 8):
         sys.stderr.write("salus: this Python is older than 3.8; the job runs without sharing\n")
@@ -16,7 +16,7 @@ def _start_salus():
     import importlib.util
 
     package = os.path.dirname(here)
-    # By its place, under a name of its own: whatever else is called salus on this machine is none of our business.
+    # Loaded by path and under its own name, so that another package called salus does not matter.
     spec = importlib.util.spec_from_file_location(
         "_salus", os.path.join(package, "__init__.py"), submodule_search_locations=[package])
     sys.modules["_salus"] = module = importlib.util.module_from_spec(spec)
