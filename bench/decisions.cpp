@@ -65,8 +65,8 @@ void decision(benchmark::State& state, const Policy* policy) {
 
 /// 50 clients, one lane, one iteration a turn: every iteration is an event and a decision of its own.
 void simulated_iterations(benchmark::State& state, const Policy* policy) {
-    std::vector<sim::Job> jobs(50);
-    for (sim::Job& job : jobs) {
+    std::vector<sim::SimulatedJob> jobs(50);
+    for (sim::SimulatedJob& job : jobs) {
         job.iterations = 4000;
         job.iteration_time = milliseconds(50);
         job.persistent = mebibytes(64);

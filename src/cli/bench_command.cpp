@@ -52,9 +52,9 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
 int run_bench(const BenchArguments& a) {
     Result<std::string> text = os::read_file(a.jobs_file);
     if (!text) throw UsageError{text.error()};
-    Result<std::vector<sim::Job>> parsed = sim::parse_job_file(text.value(), a.jobs_file);
+    Result<std::vector<sim::SimulatedJob>> parsed = sim::parse_job_file(text.value(), a.jobs_file);
     if (!parsed) throw UsageError{parsed.error()};
-    std::vector<sim::Job> jobs = std::move(parsed).value();
+    std::vector<sim::SimulatedJob> jobs = std::move(parsed).value();
     const std::vector<const Policy*> policies = parse_policies(a.policies);
     RealRunOptions options;
     const auto capacity = parse_bytes(a.capacity);

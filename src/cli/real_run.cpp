@@ -106,7 +106,7 @@ std::string first_line(const std::string& path) {
     return text ? std::string(trim(text.value().substr(0, text.value().find('\n')))) : "";
 }
 
-std::vector<std::string> job_command(const sim::Job& job, std::uint64_t work) {
+std::vector<std::string> job_command(const sim::SimulatedJob& job, std::uint64_t work) {
     return {own_directory() + "/salus-job",
             "--persistent",
             std::to_string(std::max<std::int64_t>(job.persistent.count, 1)),
@@ -186,7 +186,7 @@ public:
         return true;
     }
 
-    bool start_job(const Workplace& place, const sim::Job& job, std::size_t index, std::uint64_t work) {
+    bool start_job(const Workplace& place, const sim::SimulatedJob& job, std::size_t index, std::uint64_t work) {
         const std::string output = fmt::format("{}/job-{}", place.path(), index);
         JobIdentity identity{socket_,       job.name,      static_cast<std::uint32_t>(index + 1), job.priority, job.weight,
                              job.occupancy, job.iterations};
@@ -201,7 +201,7 @@ public:
         return child > 0;
     }
 
-    static std::vector<std::string> stand_in(const sim::Job& job, std::uint64_t work) {
+    static std::vector<std::string> stand_in(const sim::SimulatedJob& job, std::uint64_t work) {
         std::vector<std::string> command = job_command(job, work);
         const std::vector<std::string> more = {"--name",
                                                job.name,
@@ -274,7 +274,8 @@ private:
 
 }  // namespace
 
-Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress) {
+Result<std::vector<Calibration>> calibrate(const std::vector<sim::SimulatedJob>& jobs,
+                                           const std::function<void(double)>& progress) {
     const StopSignals stop_signals;
     const Workplace place;
     if (!place.why_not().empty()) return Error{place.why_not()};
@@ -285,7 +286,7 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
     std::vector<Calibration> all;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         progress(static_cast<double>(i) / static_cast<double>(jobs.size()));
-        const sim::Job& job = jobs[i];
+        const sim::SimulatedJob& job = jobs[i];
         if (!job.command.empty()) {  // its time cannot be set
             all.push_back({0, job.iteration_time});
             continue;
@@ -308,7 +309,7 @@ Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, co
     return all;
 }
 
-Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
+Result<RealRun> run_for_real(const std::vector<sim::SimulatedJob>& jobs, const std::vector<Calibration>& calibrations,
                              const Policy& policy, const RealRunOptions& options,
                              const std::function<void(double)>& progress) {
     const StopSignals stop_signals;  // first, so that it is destroyed last
@@ -323,7 +324,7 @@ Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vecto
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return jobs[a].arrival < jobs[b].arrival; });
     double whole = 0;
-    for (const sim::Job& job : jobs) whole += static_cast<double>(job.iterations);
+    for (const sim::SimulatedJob& job : jobs) whole += static_cast<double>(job.iterations);
 
     std::vector<Instant> arrivals(jobs.size());
     const Instant start = os::now();

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "core/policy.h"
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
 namespace salus::cli {
@@ -35,10 +35,11 @@ struct Calibration {
 };
 
 /// One for each job. REQUIRES: nothing else runs meanwhile.
-Result<std::vector<Calibration>> calibrate(const std::vector<sim::Job>& jobs, const std::function<void(double)>& progress);
+Result<std::vector<Calibration>> calibrate(const std::vector<sim::SimulatedJob>& jobs,
+                                           const std::function<void(double)>& progress);
 
 /// Calls `progress` from time to time with the share of iterations done.
-Result<RealRun> run_for_real(const std::vector<sim::Job>& jobs, const std::vector<Calibration>& calibrations,
+Result<RealRun> run_for_real(const std::vector<sim::SimulatedJob>& jobs, const std::vector<Calibration>& calibrations,
                              const Policy& policy, const RealRunOptions& options,
                              const std::function<void(double)>& progress);
 

@@ -82,21 +82,21 @@ sim::SimulationOptions options_of(const SimArguments& a) {
     return options;
 }
 
-std::vector<sim::Job> jobs_of(const SimArguments& a, const std::string& job_file, std::uint64_t seed) {
-    Result<std::vector<sim::Job>> jobs =
+std::vector<sim::SimulatedJob> jobs_of(const SimArguments& a, const std::string& job_file, std::uint64_t seed) {
+    Result<std::vector<sim::SimulatedJob>> jobs =
         a.jobs_file.empty() ? sim::make_workload(a.workload, seed) : sim::parse_job_file(job_file, a.jobs_file);
     if (!jobs) throw UsageError{jobs.error()};
     if (a.think_ms != "job") {
         const Duration think = seconds_of(1e-3 * number("--think-ms", a.think_ms, 0, true, 1e6));
-        for (sim::Job& job : jobs.value()) job.think = think;
+        for (sim::SimulatedJob& job : jobs.value()) job.think = think;
     }
     return std::move(jobs).value();
 }
 
 /// Each job must fit alone, and the jobs one after another must fit into the simulator's time.
-void check_jobs(const std::vector<sim::Job>& jobs, Bytes capacity) {
+void check_jobs(const std::vector<sim::SimulatedJob>& jobs, Bytes capacity) {
     double whole_s = 0;
-    for (const sim::Job& job : jobs) {
+    for (const sim::SimulatedJob& job : jobs) {
         whole_s += job.arrival.seconds() + job.startup.seconds() +
                    static_cast<double>(job.iterations) * (job.iteration_time + job.think).seconds();
         if (job.persistent + job.ephemeral <= capacity) continue;
@@ -133,7 +133,7 @@ int run_simulations(const SimArguments& a) {
     std::vector<sim::Figures> rows;
     std::vector<std::string> not_done;
     std::vector<sim::Panel> panels;
-    std::vector<sim::Job> jobs;
+    std::vector<sim::SimulatedJob> jobs;
     std::string recorded;
     {
         ProgressBar bar;

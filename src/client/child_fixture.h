@@ -13,7 +13,7 @@ inline bool succeeds(pid_t child) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// Runs `check` in a child process; true if that says so. `forks` is what has to know of it: a Memory or a Client.
+/// Runs `check` in a child process; true if that says so. `forks` is what has to know of it: a Memory or a ProcessClient.
 template <typename Forks, typename Check>
 bool in_a_child(Forks& forks, const Check& check) {
     forks.before_fork();

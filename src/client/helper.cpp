@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "base/text.h"
-#include "client/client.h"
+#include "client/process_client.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/poll.h"
@@ -29,7 +29,7 @@ std::vector<os::Descriptor> pieces_of(wire::Received& received) {
 
 }  // namespace
 
-void Client::help() {
+void ProcessClient::help() {
     ::pthread_setname_np(::pthread_self(), "salus-helper");
     for (;;) {
         const int socket = socket_.get();
@@ -49,7 +49,7 @@ void Client::help() {
 }
 
 /// False when the connection is no more.
-bool Client::handle(wire::Received received) {
+bool ProcessClient::handle(wire::Received received) {
     if (received.kind == wire::Received::Kind::kNothingNow) return true;
     if (received.kind != wire::Received::Kind::kMessage) return false;
     if (const auto* sorry = std::get_if<wire::Sorry>(&received.message)) {
@@ -64,7 +64,7 @@ bool Client::handle(wire::Received received) {
     return !sent_away_;
 }
 
-void Client::serve(const wire::Message& message, std::vector<os::Descriptor> pieces) {
+void ProcessClient::serve(const wire::Message& message, std::vector<os::Descriptor> pieces) {
     // No thread comes out of begin() while this lock is held.
     std::unique_lock lock(paging_mutex_, std::defer_lock);
     const bool pages_out = std::holds_alternative<wire::PageOut>(message);
@@ -79,7 +79,7 @@ void Client::serve(const wire::Message& message, std::vector<os::Descriptor> pie
     tell_askers();  // a lane may have grown
 }
 
-bool Client::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
+bool ProcessClient::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
     namespace request_of = attachment::request;
     if (const auto* take = std::get_if<request_of::TakePieces>(&request)) {
         if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("the memory of a lane cannot be opened");
@@ -101,7 +101,7 @@ bool Client::perform(const attachment::Request& request, std::vector<os::Descrip
     return true;
 }
 
-void Client::on(const wire::NeedAnswer& message) {
+void ProcessClient::on(const wire::NeedAnswer& message) {
     {
         const std::lock_guard lock(ask_mutex_);
         if (message.need != asked_) return;  // late: nobody waits for it any more
@@ -111,19 +111,19 @@ void Client::on(const wire::NeedAnswer& message) {
     tell_askers();
 }
 
-void Client::on(const wire::Refuse& message) {
+void ProcessClient::on(const wire::Refuse& message) {
     warn("this job needs " + format_bytes({static_cast<std::int64_t>(message.need)}) + " and the device has " +
          format_bytes({static_cast<std::int64_t>(message.capacity)}));
     refused_ = true;
 }
 
-void Client::tell_askers() {
+void ProcessClient::tell_askers() {
     const std::lock_guard lock(ask_mutex_);
     answered_.notify_all();
 }
 
 /// See Note [Descriptors that are gone]: an iteration that has begun is finished first.
-void Client::lose_descriptors_when_outside() {
+void ProcessClient::lose_descriptors_when_outside() {
     lost_ = true;
     memory_->set_alone(true);
     tell_askers();
@@ -138,14 +138,14 @@ void Client::lose_descriptors_when_outside() {
     lose_descriptors();
 }
 
-bool Client::pause() {
+bool ProcessClient::pause() {
     os::readable_within(stop_seen_.get(), milliseconds(20));
     return !stopping_;
 }
 
 /// There is no service any more, or we are to leave it: an iteration that has begun is finished, then the lane is left.
 /// False if the client is being detached meanwhile.
-bool Client::end_attachment() {
+bool ProcessClient::end_attachment() {
     lost_ = true;
     memory_->set_alone(true);  // nobody to ask
     tell_askers();
@@ -164,7 +164,7 @@ bool Client::end_attachment() {
 }
 
 /// Waits for a service to attach to again. False: none came in time, and the client is on its own from now on.
-bool Client::reattach() {
+bool ProcessClient::reattach() {
     const std::uint64_t deadline = os::now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);

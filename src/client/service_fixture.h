@@ -20,7 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
-#include "client/client.h"
+#include "client/process_client.h"
 #include "device/host/host_lane_memory.h"
 #include "os/clock.h"
 #include "os/futex.h"
@@ -248,7 +248,7 @@ protected:
     }
 
     void attach(const wire::Attach& attach = {}) {
-        client_ = std::make_unique<Client>(Identity{service_.socket(), attach});
+        client_ = std::make_unique<ProcessClient>(Identity{service_.socket(), attach});
         session_.emplace(service_.admit([&] {
             const Result<bool> attached = client_->attach();
             EXPECT_TRUE(attached.ok()) << attached.error();
@@ -287,7 +287,7 @@ protected:
 
     ScriptedService service_;
     std::optional<Session> session_;
-    std::unique_ptr<Client> client_;  ///< the first to go
+    std::unique_ptr<ProcessClient> client_;  ///< the first to go
 };
 
 }  // namespace salus::client::test

@@ -14,7 +14,7 @@ namespace {
 using AllocateFunction = int (*)(void**, std::size_t, std::size_t);
 using FreeFunction = void (*)(void*);
 
-std::atomic<client::Client*> the_client{nullptr};
+std::atomic<client::ProcessClient*> the_client{nullptr};
 AllocateFunction allocate_before = ::posix_memalign;
 FreeFunction free_before = ::free;
 /// The address range of the client's blocks: a comparison is enough to rule out other blocks.
@@ -52,7 +52,7 @@ void free(void* block) {
 
 }  // namespace
 
-Result<bool> allocator_of(std::string_view library, client::Client& client) {
+Result<bool> allocator_of(std::string_view library, client::ProcessClient& client) {
     if (client.window_size() == 0) return Error{"the client is not attached"};
     if (the_client.load()) return Error{"a library is already interposed"};
     windows = client.windows();
@@ -65,6 +65,6 @@ Result<bool> allocator_of(std::string_view library, client::Client& client) {
     return done;
 }
 
-bool uses(const client::Client& client) { return the_client.load() == &client; }
+bool uses(const client::ProcessClient& client) { return the_client.load() == &client; }
 
 }  // namespace salus::interpose

@@ -5,12 +5,12 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "client/client.h"
+#include "client/process_client.h"
 
 namespace salus::interpose {
 
 /// The client must live as long as the process.
-Result<bool> allocator_of(std::string_view library, client::Client& client);
-bool uses(const client::Client& client);
+Result<bool> allocator_of(std::string_view library, client::ProcessClient& client);
+bool uses(const client::ProcessClient& client);
 
 }  // namespace salus::interpose

@@ -93,7 +93,7 @@ TEST_F(AllocatorTest, OnceAloneWhatTheDeviceHasNoRoomForIsTheCLibrarys) {
 
 TEST_F(AllocatorTest, OneClientServesOneLibrary) {
     EXPECT_TRUE(succeeds_in_a_child([&] {
-        client::Client alone({service_.socket(), {}});
+        client::ProcessClient alone({service_.socket(), {}});
         EXPECT_EQ(allocator_of("libsalus.so", alone).error(), "the client is not attached");
         attach();
         EXPECT_EQ(allocator_of("libnowhere.so", *client_).error(), "no library libnowhere.so is loaded");

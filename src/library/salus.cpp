@@ -14,14 +14,14 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "client/client.h"
+#include "client/process_client.h"
 #include "interpose/allocator.h"
 #include "os/places.h"
 #include "os/trust.h"
 
 struct salus_client {
     explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
-    salus::client::Client client;
+    salus::client::ProcessClient client;
 };
 
 namespace {

@@ -396,8 +396,8 @@ TEST_P(EveryPolicy, IfItClaimsThatNobodyStarvesGivesEveryoneATurnInEachRound) {
 TEST_P(EveryPolicy, BringsEveryJobOfASmallWorkloadToItsEnd) {
     for (const bool profiles_known : {true, false}) {
         SCOPED_TRACE(profiles_known);
-        std::vector<sim::Job> jobs = sim::make_workload("uniform:12", 3).value();
-        for (sim::Job& job : jobs) job.arrival = job.arrival / 20;  // all are there at once
+        std::vector<sim::SimulatedJob> jobs = sim::make_workload("uniform:12", 3).value();
+        for (sim::SimulatedJob& job : jobs) job.arrival = job.arrival / 20;  // all are there at once
         sim::SimulationOptions options;
         options.engine.capacity = gibibytes(6);
         options.engine.strict = true;

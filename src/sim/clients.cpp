@@ -29,7 +29,7 @@ bool takes_what_is_in_use(const SimulatedClient& c) {
 // ----------------------------------------------------------------------------------------------------- come and go
 
 void Simulation::arrive(ClientId id) {
-    const Job& job = jobs_[index_of(id)];
+    const SimulatedJob& job = jobs_[index_of(id)];
     SimulatedClient& c = at(id);
     c.phase = Phase::kOnHost;
     c.persistent = job.persistent;
@@ -47,7 +47,7 @@ void Simulation::arrive(ClientId id) {
 
 /// What it says of itself when it attaches: as the library does, anew after the service was gone.
 wire::Attach Simulation::introduction_of(ClientId id) const {
-    const Job& job = jobs_[index_of(id)];
+    const SimulatedJob& job = jobs_[index_of(id)];
     const SimulatedClient& c = client(id);
     wire::Attach attach;
     if (options_.announces) attach.job = static_cast<std::uint32_t>(job_of(id));
@@ -231,7 +231,7 @@ bool Simulation::has_what_it_needs(const SimulatedClient& c) const {
 }
 
 void Simulation::grow_if_due(ClientId id) {
-    const Job& job = jobs_[index_of(id)];
+    const SimulatedJob& job = jobs_[index_of(id)];
     SimulatedClient& c = at(id);
     while (c.growths < job.growth.size() && job.growth[c.growths].from <= c.iterations) {
         const Growth& growth = job.growth[c.growths++];
@@ -303,7 +303,7 @@ void Simulation::settle(ClientId id, bool drained) {
 }
 
 void Simulation::after_boundary(ClientId id) {
-    const Job& job = jobs_[index_of(id)];
+    const SimulatedJob& job = jobs_[index_of(id)];
     if (client(id).iterations == job.iterations) return leave(id);
     if (job.think.ns > 0) {
         const double mean_s = job.think.seconds();

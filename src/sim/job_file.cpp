@@ -70,8 +70,8 @@ struct Column {
     std::string_view name;
     bool required;
     std::optional<Range> range;  ///< none: not a number
-    void (*set)(Job&, const Field&);
-    std::string (*format)(const Job&);
+    void (*set)(SimulatedJob&, const Field&);
+    std::string (*format)(const SimulatedJob&);
 };
 
 constexpr Duration kSecond = seconds(1);
@@ -82,42 +82,45 @@ constexpr auto kColumns = std::to_array<Column>({
     {"name",
      true,
      {},
-     [](Job& job, const Field& field) { job.name = field.text; },
-     [](const Job& job) { return format_name(job.name); }},
-    {"arrival_s", true, Range{0, kSecondsMax}, [](Job& job, const Field& field) { job.arrival = field.in(kSecond); },
-     [](const Job& job) { return format_exactly(job.arrival, kSecond); }},
+     [](SimulatedJob& job, const Field& field) { job.name = field.text; },
+     [](const SimulatedJob& job) { return format_name(job.name); }},
+    {"arrival_s", true, Range{0, kSecondsMax},
+     [](SimulatedJob& job, const Field& field) { job.arrival = field.in(kSecond); },
+     [](const SimulatedJob& job) { return format_exactly(job.arrival, kSecond); }},
     {"iterations", true, whole(1, kIterationsMax),
-     [](Job& job, const Field& field) { job.iterations = static_cast<std::uint64_t>(field.number); },
-     [](const Job& job) { return fmt::format("{}", job.iterations); }},
+     [](SimulatedJob& job, const Field& field) { job.iterations = static_cast<std::uint64_t>(field.number); },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.iterations); }},
     {"iteration_ms", true, Range{1e-6, kMillisecondsMax},
-     [](Job& job, const Field& field) { job.iteration_time = field.in(kMillisecond); },
-     [](const Job& job) { return format_exactly(job.iteration_time, kMillisecond); }},
+     [](SimulatedJob& job, const Field& field) { job.iteration_time = field.in(kMillisecond); },
+     [](const SimulatedJob& job) { return format_exactly(job.iteration_time, kMillisecond); }},
     {"persistent_mib", true, Range{0, kMebibytesMax},
-     [](Job& job, const Field& field) { job.persistent = mebibytes_of(field.number); },
-     [](const Job& job) { return fmt::format("{}", job.persistent.mib()); }},
+     [](SimulatedJob& job, const Field& field) { job.persistent = mebibytes_of(field.number); },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.persistent.mib()); }},
     {"ephemeral_mib", true, Range{0, kMebibytesMax},
-     [](Job& job, const Field& field) { job.ephemeral = mebibytes_of(field.number); },
-     [](const Job& job) { return fmt::format("{}", job.ephemeral.mib()); }},
+     [](SimulatedJob& job, const Field& field) { job.ephemeral = mebibytes_of(field.number); },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.ephemeral.mib()); }},
     {"priority", false, whole(-1000, 1000),
-     [](Job& job, const Field& field) { job.priority = static_cast<int>(field.number); },
-     [](const Job& job) { return fmt::format("{}", job.priority); }},
-    {"weight", false, Range{1e-6, 1e6}, [](Job& job, const Field& field) { job.weight = field.number; },
-     [](const Job& job) { return fmt::format("{}", job.weight); }},
+     [](SimulatedJob& job, const Field& field) { job.priority = static_cast<int>(field.number); },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.priority); }},
+    {"weight", false, Range{1e-6, 1e6}, [](SimulatedJob& job, const Field& field) { job.weight = field.number; },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.weight); }},
     {"user", false, whole(0, 4294967295.0),
-     [](Job& job, const Field& field) { job.user = UserId{static_cast<std::uint32_t>(field.number)}; },
-     [](const Job& job) { return fmt::format("{}", static_cast<std::uint32_t>(job.user)); }},
-    {"think_ms", false, Range{0, kMillisecondsMax}, [](Job& job, const Field& field) { job.think = field.in(kMillisecond); },
-     [](const Job& job) { return format_exactly(job.think, kMillisecond); }},
-    {"startup_s", false, Range{0, kSecondsMax}, [](Job& job, const Field& field) { job.startup = field.in(kSecond); },
-     [](const Job& job) { return format_exactly(job.startup, kSecond); }},
+     [](SimulatedJob& job, const Field& field) { job.user = UserId{static_cast<std::uint32_t>(field.number)}; },
+     [](const SimulatedJob& job) { return fmt::format("{}", static_cast<std::uint32_t>(job.user)); }},
+    {"think_ms", false, Range{0, kMillisecondsMax},
+     [](SimulatedJob& job, const Field& field) { job.think = field.in(kMillisecond); },
+     [](const SimulatedJob& job) { return format_exactly(job.think, kMillisecond); }},
+    {"startup_s", false, Range{0, kSecondsMax},
+     [](SimulatedJob& job, const Field& field) { job.startup = field.in(kSecond); },
+     [](const SimulatedJob& job) { return format_exactly(job.startup, kSecond); }},
     {"occupancy", false, Range{.low = 0, .high = 1, .above_low = true},
-     [](Job& job, const Field& field) { job.occupancy = field.number; },
-     [](const Job& job) { return fmt::format("{}", job.occupancy); }},
+     [](SimulatedJob& job, const Field& field) { job.occupancy = field.number; },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.occupancy); }},
     {"command",
      false,
      {},
-     [](Job& job, const Field& field) { job.command = field.text; },
-     [](const Job& job) { return job.command.empty() ? std::string() : format_name(job.command); }},
+     [](SimulatedJob& job, const Field& field) { job.command = field.text; },
+     [](const SimulatedJob& job) { return job.command.empty() ? std::string() : format_name(job.command); }},
 });
 
 constexpr auto kNames = [] {
@@ -168,7 +171,7 @@ std::string fault_of_number(std::string_view text, std::optional<double> number,
     return fmt::format("'{}' is not between {} and {}", shown(text), range.low, range.high);
 }
 
-std::string set_field(Job& job, const Column& column, std::string_view text) {
+std::string set_field(SimulatedJob& job, const Column& column, std::string_view text) {
     if (!column.required && trim(text).empty()) return {};
     const std::optional<double> number = parse_number(text);
     std::string fault = column.range ? fault_of_number(text, number, *column.range) : fault_of_text(text);
@@ -216,7 +219,7 @@ public:
         return header_.empty() ? header(fields) : row(fields);
     }
 
-    Result<std::vector<Job>> finish() && {
+    Result<std::vector<SimulatedJob>> finish() && {
         line_ = header_line_;
         if (header_.empty()) return at_line("there is no header: the file is empty");
         if (jobs_.empty()) return at_line("no job follows the header");
@@ -255,7 +258,7 @@ private:
             return at_column(std::min(fields.size(), header_.size()),
                              fmt::format("{} fields expected, {} found", header_.size(), fields.size()));
         }
-        Job job;
+        SimulatedJob job;
         for (std::size_t i = 0; i < fields.size(); ++i) {
             if (const std::string fault = set_field(job, *header_[i], fields[i]); !fault.empty()) return at_column(i, fault);
         }
@@ -286,12 +289,12 @@ private:
     std::size_t line_ = 0;
     std::size_t header_line_ = 1;
     std::vector<const Column*> header_;
-    std::vector<Job> jobs_;
+    std::vector<SimulatedJob> jobs_;
 };
 
 }  // namespace
 
-Result<std::vector<Job>> parse_job_file(std::string_view text, std::string_view file_name) {
+Result<std::vector<SimulatedJob>> parse_job_file(std::string_view text, std::string_view file_name) {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
     Parser parser(file_name);
@@ -301,9 +304,9 @@ Result<std::vector<Job>> parse_job_file(std::string_view text, std::string_view 
     return std::move(parser).finish();
 }
 
-std::string format_job_file(std::span<const Job> jobs) {
+std::string format_job_file(std::span<const SimulatedJob> jobs) {
     std::string out = join(kNames, ",") + '\n';
-    for (const Job& job : jobs) {
+    for (const SimulatedJob& job : jobs) {
         for (const Column& column : kColumns) {
             out += column.format(job);
             out += &column == &kColumns.back() ? '\n' : ',';

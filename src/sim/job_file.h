@@ -1,4 +1,4 @@
-// Job files: jobs as a CSV that people write and the simulator reads.
+// SimulatedJob files: jobs as a CSV that people write and the simulator reads.
 //
 //   name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib,priority
 //   resnet50,0,1000,225.7,339,6217.6,
@@ -15,16 +15,16 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 
 namespace salus::sim {
 
 /// `file_name` is only for the error, which is one line: "jobs.csv:3: column 4 (iteration_ms): 'abc' is not a number".
-Result<std::vector<Job>> parse_job_file(std::string_view text, std::string_view file_name);
+Result<std::vector<SimulatedJob>> parse_job_file(std::string_view text, std::string_view file_name);
 
 /// Writes every column, such that parse_job_file gives equal values. What has no column (random_think, growth and what else
 /// the swarm adds) is not written. REQUIRES: names are not blank and have no control characters; figures are in the ranges
 /// that parse_job_file accepts.
-std::string format_job_file(std::span<const Job> jobs);
+std::string format_job_file(std::span<const SimulatedJob> jobs);
 
 }  // namespace salus::sim

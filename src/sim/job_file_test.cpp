@@ -21,12 +21,12 @@ std::string error_of(std::string_view text) {
 }
 
 /// Every member that has a column.
-auto columns(const Job& j) {
+auto columns(const SimulatedJob& j) {
     return std::tuple(j.name, j.arrival, j.iterations, j.iteration_time, j.persistent, j.ephemeral, j.priority, j.weight,
                       j.user, j.think, j.startup, j.occupancy, j.command);
 }
 
-void expect_equal(std::span<const Job> jobs, std::span<const Job> expected) {
+void expect_equal(std::span<const SimulatedJob> jobs, std::span<const SimulatedJob> expected) {
     ASSERT_EQ(jobs.size(), expected.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) EXPECT_TRUE(columns(jobs[i]) == columns(expected[i])) << "job " << i;
 }
@@ -39,7 +39,7 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
         "1,0,0,4294967295,1,1000,0,0,0.000001,1e6,0,tiny\n",
         "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
-    Job resnet;
+    SimulatedJob resnet;
     resnet.name = "resnet50";
     resnet.arrival = nanoseconds(12'000'000'001);
     resnet.iterations = 1000;
@@ -52,7 +52,7 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
     resnet.think = milliseconds(20);
     resnet.startup = milliseconds(1500);
     resnet.occupancy = 0.25;
-    Job tiny;
+    SimulatedJob tiny;
     tiny.name = "tiny";
     tiny.iterations = 1'000'000;
     tiny.iteration_time = nanoseconds(1);
@@ -65,7 +65,7 @@ TEST(JobFile, OptionalColumnsAndEmptyFieldsKeepTheDefault) {
     for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,\n"}) {
         const auto jobs = parse_job_file(text, "jobs.csv");
         ASSERT_TRUE(jobs) << jobs.error();
-        Job expected;
+        SimulatedJob expected;
         expected.name = "a";
         expected.iteration_time = milliseconds(5);
         expected.persistent = expected.ephemeral = mebibytes(1);
@@ -207,8 +207,8 @@ TEST(JobFile, TakesTheLargestFigures) {
                                          "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,\n",
                                      "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
-    const Job& a = jobs.value()[0];
-    const Job& b = jobs.value()[1];
+    const SimulatedJob& a = jobs.value()[0];
+    const SimulatedJob& b = jobs.value()[1];
     EXPECT_EQ(a.service(), seconds(1'000'000));
     EXPECT_EQ(b.service(), seconds(1'000'000'000));
     EXPECT_EQ(a.persistent, mebibytes(1'000'000'000));
@@ -219,7 +219,7 @@ TEST(JobFile, TakesTheLargestFigures) {
 }
 
 TEST(JobFile, WritesACsvForPeople) {
-    Job job;
+    SimulatedJob job;
     job.name = "a, \"b\"";
     job.arrival = milliseconds(1500);
     job.iterations = 20;
@@ -237,10 +237,10 @@ TEST(JobFile, RoundTrip) {
     Random random(7);
     // Of every magnitude, down to single nanoseconds and bytes.
     const auto upto = [&](std::int64_t high) { return random.integer(0, high >> random.below(60)); };
-    std::vector<Job> jobs;
+    std::vector<SimulatedJob> jobs;
     for (int i = 0; i < 2000; ++i) {
         constexpr std::int64_t kTimeMax = 1'000'000'000'000'000'000;
-        Job& job = jobs.emplace_back();
+        SimulatedJob& job = jobs.emplace_back();
         for (std::uint64_t left = random.below(8); left > 0; --left) job.name += "ab,\"# ;"[random.below(7)];
         job.name.insert(random.below(job.name.size() + 1), 1, 'z');
         job.arrival = {upto(kTimeMax)};
@@ -264,7 +264,7 @@ TEST(JobFile, RoundTrip) {
 TEST(JobFile, RefusesToWriteNamesThatWouldNotComeBack) {
     const CheckHandler old = set_check_handler(throw_check_failure);
     for (const char* name : {"", " ", "a\nb", "a\rb"}) {
-        Job job;
+        SimulatedJob job;
         job.name = name;
         EXPECT_THROW(format_job_file({&job, 1}), CheckFailure) << '"' << name << '"';
     }

@@ -88,7 +88,7 @@ private:
         Present present;
         present.index = run_.jobs.size();
         present_[e.client] = present;
-        Job job;
+        SimulatedJob job;
         job.name = name_.empty() ? "client " + std::to_string(index_of(e.client)) : name_;
         job.arrival = {now_.ns};
         job.iterations = e.iterations_total;
@@ -139,7 +139,7 @@ private:
 
     void look_at(const Client& client, const Engine& engine) {
         const Present& present = here(client.facts.id);
-        Job& job = run_.jobs[present.index];
+        SimulatedJob& job = run_.jobs[present.index];
         job.persistent = client.facts.persistent;
         job.ephemeral = client.facts.ephemeral;
         job.iteration_time = client.facts.iteration_time;

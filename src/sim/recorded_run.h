@@ -6,14 +6,14 @@
 
 #include "base/result.h"
 #include "core/trace.h"
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
 namespace salus::sim {
 
 struct RecordedRun {
     Replay replay;
-    std::vector<Job> jobs;               ///< one for each attachment, with name, arrival, P and T as last known
+    std::vector<SimulatedJob> jobs;      ///< one for each attachment, with name, arrival, P and T as last known
     std::vector<std::uint32_t> numbers;  ///< of the jobs, as users know them
     std::vector<Segment> segments;       ///< client i is jobs[i]
     SimulationResult result;             ///< of jobs[i]

@@ -51,7 +51,7 @@ double jain_index(std::span<const double> shares) {
     return squares == 0 ? 1.0 : sum * sum / (static_cast<double>(shares.size()) * squares);
 }
 
-Figures figures_of(std::string_view policy, std::span<const Job> jobs, const SimulationResult& result) {
+Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, const SimulationResult& result) {
     std::vector<double> queue, completion, progress, memory;
     Instant first = kNever;
     for (std::size_t i = 0; i < jobs.size(); ++i) {

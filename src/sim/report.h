@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
 namespace salus::sim {
@@ -26,7 +26,7 @@ struct Figures {
     double memory_fairness = 0;  ///< Jain's index over jobs of (memory time / completion time)
 };
 
-Figures figures_of(std::string_view policy, std::span<const Job> jobs, const SimulationResult& result);
+Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, const SimulationResult& result);
 
 /// Field by field. REQUIRES: not empty, all of the same policy.
 Figures mean_of(std::span<const Figures> runs);

@@ -8,7 +8,7 @@
 namespace salus::sim {
 namespace {
 
-Figures run(const std::vector<Job>& jobs, std::string_view policy, SimulationOptions options = {}) {
+Figures run(const std::vector<SimulatedJob>& jobs, std::string_view policy, SimulationOptions options = {}) {
     if (options.engine.capacity == Bytes{}) options.engine.capacity = gibibytes(16);
     Simulation simulation(options, jobs, *find_policy(policy), fallback_policy());
     const SimulationResult result = simulation.run();
@@ -16,8 +16,8 @@ Figures run(const std::vector<Job>& jobs, std::string_view policy, SimulationOpt
     return figures_of(policy, jobs, result);
 }
 
-Job job(double arrival_s, std::uint64_t iterations, double iteration_s) {
-    Job j;
+SimulatedJob job(double arrival_s, std::uint64_t iterations, double iteration_s) {
+    SimulatedJob j;
     j.arrival = seconds_of(arrival_s);
     j.iterations = iterations;
     j.iteration_time = seconds_of(iteration_s);
@@ -50,7 +50,7 @@ TEST(Report, FiguresOfTwoJobsUnderFifo) {
 }
 
 TEST(Report, MemoryTimeTellsTheLargeFromTheSmall) {
-    std::vector<Job> jobs{job(0, 50, 0.1), job(0, 50, 0.1)};
+    std::vector<SimulatedJob> jobs{job(0, 50, 0.1), job(0, 50, 0.1)};
     jobs[0].persistent = mebibytes(8000);
     jobs[1].persistent = mebibytes(10);
     jobs[0].ephemeral = jobs[1].ephemeral = mebibytes(10);
@@ -96,7 +96,7 @@ TEST(Workloads, PoliciesReachTheirTargetsOnSalusHundred) {
 
 TEST(Simulation, LanesThatRunTogetherSlowDownOnlyBeyondTheWholeDevice) {
     for (const auto& [occupancy, slowdown] : {std::pair(0.5, 1.0), std::pair(0.75, 1.5), std::pair(1.0, 2.0)}) {
-        std::vector<Job> jobs{job(0, 100, 0.1), job(0, 100, 0.1)};
+        std::vector<SimulatedJob> jobs{job(0, 100, 0.1), job(0, 100, 0.1)};
         SimulationOptions options;
         options.engine.lanes_max = 2;
         options.profiles_known = true;

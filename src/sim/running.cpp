@@ -9,7 +9,7 @@ namespace salus::sim {
 double Simulation::occupancy(ClientId id) const { return options_.occupancy.value_or(jobs_[index_of(id)].occupancy); }
 
 void Simulation::run_leg(ClientId id, Duration overhead) {
-    const Job& job = jobs_[index_of(id)];
+    const SimulatedJob& job = jobs_[index_of(id)];
     SimulatedClient& c = at(id);
     c.leg = job.iterations - c.iterations;
     if (c.growths < job.growth.size()) c.leg = std::min(c.leg, job.growth[c.growths].from - c.iterations);

@@ -33,7 +33,7 @@ Statistics operator+(Statistics sum, const Statistics& more) {
 
 }  // namespace
 
-Simulation::Simulation(const SimulationOptions& options, std::span<const Job> jobs, const Policy& policy,
+Simulation::Simulation(const SimulationOptions& options, std::span<const SimulatedJob> jobs, const Policy& policy,
                        const Policy& fallback)
     : options_(options),
       jobs_(jobs),

@@ -16,8 +16,8 @@
 #include "base/random.h"
 #include "core/engine.h"
 #include "shell/shell.h"
-#include "sim/job.h"
 #include "sim/simulated_client.h"
+#include "sim/simulated_job.h"
 #include "sim/world.h"
 
 namespace salus::sim {
@@ -132,8 +132,9 @@ public:
 
 class Simulation {
 public:
-    /// `jobs`, the policies and the observers must outlive the simulation. Job i is client i.
-    Simulation(const SimulationOptions& options, std::span<const Job> jobs, const Policy& policy, const Policy& fallback);
+    /// `jobs`, the policies and the observers must outlive the simulation. SimulatedJob i is client i.
+    Simulation(const SimulationOptions& options, std::span<const SimulatedJob> jobs, const Policy& policy,
+               const Policy& fallback);
 
     void observe(Observer& observer) { observers_.push_back(&observer); }
 
@@ -145,7 +146,7 @@ public:
     const Policy& first_policy() const { return *first_policy_; }
     /// That have been started so far.
     std::size_t services() const { return services_; }
-    std::span<const Job> jobs() const { return jobs_; }
+    std::span<const SimulatedJob> jobs() const { return jobs_; }
     const SimulatedClient& client(ClientId id) const { return world_.clients[index_of(id)]; }
     std::span<const SimulatedClient> clients() const { return world_.clients; }
     const SimulationOptions& options() const { return options_; }
@@ -258,7 +259,7 @@ private:
     Instant next_finish() const;
 
     SimulationOptions options_;
-    std::span<const Job> jobs_;
+    std::span<const SimulatedJob> jobs_;
     const Policy* first_policy_;
     const Policy& fallback_;
     std::size_t services_ = 0;

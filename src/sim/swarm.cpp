@@ -54,8 +54,8 @@ const Policy& draw_policy(Random& random) {
     return *policies[random.below(policies.size())];
 }
 
-Job draw_job(Random& random, Bytes capacity, std::size_t index) {
-    Job job;
+SimulatedJob draw_job(Random& random, Bytes capacity, std::size_t index) {
+    SimulatedJob job;
     job.name = fmt::format("{}", index);
     job.arrival = seconds_of(random.chance(0.3) ? 0.0 : random.between(0.0, 20.0));
     job.iterations = static_cast<std::uint64_t>(random.chance(0.1) ? random.integer(200, 1500) : random.integer(1, 60));
@@ -89,7 +89,7 @@ Job draw_job(Random& random, Bytes capacity, std::size_t index) {
 /// when it comes: of two that do, neither may fit beside the other's context.
 void draw_contexts(Random& random, Scenario& scenario) {
     scenario.options.profiles_known = false;
-    for (Job& job : scenario.jobs) {
+    for (SimulatedJob& job : scenario.jobs) {
         job.context = mebibytes_of(scenario.options.engine.context.mib() * random.between(0.1, 1.2));
         job.pageable = false;
     }
@@ -202,7 +202,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     const std::size_t count = 1 + random.below(12);
     for (std::size_t i = 0; i < count; ++i) scenario.jobs.push_back(draw_job(random, options.engine.capacity, i));
     if (random.chance(0.5)) {
-        for (Job& job : scenario.jobs) job.pageable = true;
+        for (SimulatedJob& job : scenario.jobs) job.pageable = true;
     }
     options.asynchronous = random.chance(0.5);
     constexpr std::array<Duration, 3> kNoticeDelays{Duration{}, microseconds(50), milliseconds(2)};

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "core/policy.h"
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
 namespace salus::sim {
 
 /// Everything that a seed determines.
 struct Scenario {
-    std::vector<Job> jobs;
+    std::vector<SimulatedJob> jobs;
     SimulationOptions options;
     const Policy* policy = nullptr;
 };

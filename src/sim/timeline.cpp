@@ -43,7 +43,7 @@ struct Turn {
 };
 
 /// The turns of each row in order of start; at least one row. See Note [Rows].
-std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const Job> jobs) {
+std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const SimulatedJob> jobs) {
     std::vector<Segment> segments;
     std::unordered_map<LaneId, Instant> lane_ends;
     for (const Segment& s : panel.segments) {
@@ -235,7 +235,7 @@ double text_width(std::string_view text) {
 }
 
 struct Picture {
-    std::span<const Job> jobs;
+    std::span<const SimulatedJob> jobs;
     std::int64_t end_ns = 1;
     double wide_min = 1;  ///< pixels of a turn with a rectangle of its own
     std::string out = {};
@@ -413,7 +413,7 @@ void Picture::add_legend(int y) {
 
 }  // namespace
 
-std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> jobs) {
+std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs) {
     Picture picture{.jobs = jobs};
     std::vector<std::vector<std::vector<Turn>>> layouts;
     std::size_t rows_in_all = 0;
@@ -452,7 +452,7 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> job
     return picture.out + "</svg>\n";
 }
 
-std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const Job> jobs) {
+std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const SimulatedJob> jobs) {
     std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
     std::string_view separator = "\n";
     const auto event = [&]<typename... Arguments>(fmt::format_string<Arguments...> format, Arguments&&... arguments) {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
 namespace salus::sim {
@@ -41,10 +41,10 @@ struct Panel {
 /// Turns too short for a rectangle of their own become stacks of their jobs' shares of the time, so that the picture stays
 /// readable and small (some 100 kB for each panel) however often a policy switches.
 /// REQUIRES: every segment's client is one of `jobs`.
-std::string timeline_svg(std::span<const Panel> panels, std::span<const Job> jobs);
+std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs);
 
 /// All segments as Chrome trace events, for Perfetto or chrome://tracing: a process for each panel, a thread for each row.
 /// REQUIRES: every segment's client is one of `jobs`.
-std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const Job> jobs);
+std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const SimulatedJob> jobs);
 
 }  // namespace salus::sim

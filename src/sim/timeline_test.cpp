@@ -31,19 +31,20 @@ Segment segment_s(std::uint32_t client, LaneId lane, std::int64_t start_s, std::
     return segment(client, lane, seconds(start_s), seconds(end_s));
 }
 
-std::vector<Job> jobs_named(std::initializer_list<std::string> names) {
-    std::vector<Job> jobs;
+std::vector<SimulatedJob> jobs_named(std::initializer_list<std::string> names) {
+    std::vector<SimulatedJob> jobs;
     for (const std::string& name : names) jobs.emplace_back().name = name;
     return jobs;
 }
 
-std::vector<Job> numbered_jobs(std::size_t count) {
-    std::vector<Job> jobs(count);
+std::vector<SimulatedJob> numbered_jobs(std::size_t count) {
+    std::vector<SimulatedJob> jobs(count);
     for (std::size_t i = 0; i < count; ++i) jobs[i].name = std::to_string(i);
     return jobs;
 }
 
-std::vector<nlohmann::json> events_of(std::span<const Panel> panels, std::span<const Job> jobs, std::string_view ph) {
+std::vector<nlohmann::json> events_of(std::span<const Panel> panels, std::span<const SimulatedJob> jobs,
+                                      std::string_view ph) {
     std::vector<nlohmann::json> events;
     const auto trace = nlohmann::json::parse(timeline_chrome_json(panels, jobs));
     for (const auto& event : trace.at("traceEvents")) {
@@ -104,7 +105,7 @@ bool is_well_formed(const std::string& xml) {
     return open.empty();
 }
 
-std::string svg_of(std::vector<Segment> segments, std::span<const Job> jobs) {
+std::string svg_of(std::vector<Segment> segments, std::span<const SimulatedJob> jobs) {
     const Panel panel{"p", std::move(segments)};
     return timeline_svg({&panel, 1}, jobs);
 }
@@ -179,7 +180,7 @@ TEST(TimelineRows, AProfilingTurnGoesWhereNothingRuns) {
 }
 
 TEST(TimelineRows, HoldOneTurnAtATimeInRealRuns) {
-    const std::vector<Job> jobs = make_workload("uniform:40", 3).value();
+    const std::vector<SimulatedJob> jobs = make_workload("uniform:40", 3).value();
     for (const Policy* policy : all_policies()) {
         SimulationOptions options;
         options.engine.capacity = gibibytes(8);
@@ -205,7 +206,7 @@ TEST(TimelineRows, HoldOneTurnAtATimeInRealRuns) {
 
 TEST(TimelineChromeJson, TellsNamesAndTimesExactly) {
     const std::string odd = "a\"b\\c\n\x01<&\xc3\xa9";
-    const std::vector<Job> jobs = jobs_named({odd, "second"});
+    const std::vector<SimulatedJob> jobs = jobs_named({odd, "second"});
     const std::vector<Panel> panels{{"fifo \"1\"", {segment(0, LaneId{4}, nanoseconds(1'234'567), nanoseconds(1'234'568))}},
                                     {"pack", {segment_s(1, LaneId{0}, 1, 2), segment_s(0, kNoLane, 1, 3)}}};
     const auto turns = events_of(panels, jobs, "X");
@@ -239,7 +240,7 @@ TEST(TimelineSvg, CheckerOfWellFormednessCanFail) {
 }
 
 TEST(TimelineSvg, EscapesNames) {
-    const std::vector<Job> jobs = jobs_named({"<b>&\"x\"\x01</b>"});
+    const std::vector<SimulatedJob> jobs = jobs_named({"<b>&\"x\"\x01</b>"});
     const std::vector<Panel> panels{{"1 < 2 & \"3\"", {segment_s(0, LaneId{0}, 0, 10)}}};
     const std::string svg = timeline_svg(panels, jobs);
     EXPECT_TRUE(is_well_formed(svg));
@@ -254,7 +255,7 @@ TEST(TimelineSvg, OfNothingIsWellFormed) {
 }
 
 TEST(TimelineSvg, APanelHasATitleAndABandForEachRow) {
-    const std::vector<Job> jobs = jobs_named({"a", "b"});
+    const std::vector<SimulatedJob> jobs = jobs_named({"a", "b"});
     const std::vector<Panel> panels{{"one", {segment_s(0, LaneId{0}, 0, 5), segment_s(1, LaneId{1}, 5, 9)}},
                                     {"two", {segment_s(0, LaneId{0}, 0, 5), segment_s(1, LaneId{1}, 4, 9)}}};
     const std::string svg = timeline_svg(panels, jobs);
@@ -265,7 +266,7 @@ TEST(TimelineSvg, APanelHasATitleAndABandForEachRow) {
 }
 
 TEST(TimelineSvg, ATurnIsARectangleWithTooltipAndALabelThatFits) {
-    const std::vector<Job> jobs = jobs_named({"7 resnet", "8 resnet", "9 resnet"});
+    const std::vector<SimulatedJob> jobs = jobs_named({"7 resnet", "8 resnet", "9 resnet"});
     const std::string svg =
         svg_of({segment_s(0, LaneId{0}, 0, 80), segment_s(1, LaneId{0}, 80, 83), segment_s(2, LaneId{0}, 99, 100)}, jobs);
     EXPECT_NE(svg.find("x=\"68.00\" y=\"36\" width=\"883.20\""), std::string::npos);
@@ -342,7 +343,7 @@ TEST(TimelineSvg, StaysSmallHoweverOftenAPolicySwitches) {
             now += turn;
         }
     }
-    const std::vector<Job> jobs = numbered_jobs(100);
+    const std::vector<SimulatedJob> jobs = numbered_jobs(100);
     const auto size = [&](std::size_t count) { return timeline_svg(std::span(panels).first(count), jobs).size(); };
     EXPECT_LT(size(1), 200'000u);
     EXPECT_LT(size(7), 1'500'000u);

@@ -85,8 +85,8 @@ constexpr auto kInferenceModels = std::to_array<InferenceModel>({
     {"vgg19_1", 549.2, 2202.8},
 });
 
-Job job_of(const Model& model, std::size_t index) {
-    Job job;
+SimulatedJob job_of(const Model& model, std::size_t index) {
+    SimulatedJob job;
     job.name = fmt::format("{:03} {}", index, model.name);
     job.iteration_time = seconds_of(model.iteration_ms / 1e3);
     job.persistent = mebibytes_of(model.persistent_mib);
@@ -95,11 +95,11 @@ Job job_of(const Model& model, std::size_t index) {
     return job;
 }
 
-std::vector<Job> salus_100(std::size_t count, std::uint64_t seed) {
+std::vector<SimulatedJob> salus_100(std::size_t count, std::uint64_t seed) {
     Random random(seed);
-    std::vector<Job> jobs;
+    std::vector<SimulatedJob> jobs;
     for (std::size_t i = 0; i < count; ++i) {
-        Job job = job_of(kTrainingModels[random.below(kTrainingModels.size())], i);
+        SimulatedJob job = job_of(kTrainingModels[random.below(kTrainingModels.size())], i);
         job.arrival = seconds_of(kRecoveredInterarrivalSeconds * static_cast<double>(i));
         const double service_s = kRecoveredServiceSeconds[i % kRecoveredServiceSeconds.size()];
         job.iterations =
@@ -109,10 +109,10 @@ std::vector<Job> salus_100(std::size_t count, std::uint64_t seed) {
     return jobs;
 }
 
-std::vector<Job> tuning(const Model& model, std::size_t count) {
-    std::vector<Job> jobs;
+std::vector<SimulatedJob> tuning(const Model& model, std::size_t count) {
+    std::vector<SimulatedJob> jobs;
     for (std::size_t i = 0; i < count; ++i) {
-        Job job = job_of(model, i);
+        SimulatedJob job = job_of(model, i);
         job.iterations = 500;
         jobs.push_back(std::move(job));
     }
@@ -120,21 +120,21 @@ std::vector<Job> tuning(const Model& model, std::size_t count) {
 }
 
 // The iteration time of superres is not published; 50 ms is assumed, and no ratio between policies depends on it much.
-std::vector<Job> tuning_superres(std::size_t count, std::uint64_t) {
+std::vector<SimulatedJob> tuning_superres(std::size_t count, std::uint64_t) {
     return tuning({"superres_128", 60.4, 993.0, 50.0, 1.0}, count);
 }
 
-std::vector<Job> tuning_resnet50(std::size_t count, std::uint64_t) {
+std::vector<SimulatedJob> tuning_resnet50(std::size_t count, std::uint64_t) {
     return tuning({"resnet50_50", 339.0, 6217.6, 225.7, 0.92}, count);
 }
 
 // Request times are not published either: 10 ms on the device and one request a second are assumed.
-std::vector<Job> inference_42(std::size_t count, std::uint64_t seed) {
+std::vector<SimulatedJob> inference_42(std::size_t count, std::uint64_t seed) {
     Random random(seed);
-    std::vector<Job> jobs;
+    std::vector<SimulatedJob> jobs;
     for (std::size_t i = 0; i < count; ++i) {
         const InferenceModel& model = kInferenceModels[i % kInferenceModels.size()];
-        Job job = job_of({model.name, model.persistent_mib, model.ephemeral_mib, 10.0, 0.3}, i);
+        SimulatedJob job = job_of({model.name, model.persistent_mib, model.ephemeral_mib, 10.0, 0.3}, i);
         job.startup = seconds_of(random.uniform());
         job.iterations = 300;
         job.think = milliseconds(990);
@@ -144,11 +144,11 @@ std::vector<Job> inference_42(std::size_t count, std::uint64_t seed) {
     return jobs;
 }
 
-std::vector<Job> uniform(std::size_t count, std::uint64_t seed) {
+std::vector<SimulatedJob> uniform(std::size_t count, std::uint64_t seed) {
     Random random(seed);
-    std::vector<Job> jobs;
+    std::vector<SimulatedJob> jobs;
     for (std::size_t i = 0; i < count; ++i) {
-        Job job;
+        SimulatedJob job;
         job.name = fmt::format("{:03}", i);
         job.arrival = seconds_of(random.between(0.0, 600.0));
         job.iterations = static_cast<std::uint64_t>(random.integer(50, 500));
@@ -172,7 +172,7 @@ constexpr auto kWorkloads = std::to_array<WorkloadInfo>({
 
 std::span<const WorkloadInfo> all_workloads() { return kWorkloads; }
 
-Result<std::vector<Job>> make_workload(std::string_view spec, std::uint64_t seed) {
+Result<std::vector<SimulatedJob>> make_workload(std::string_view spec, std::uint64_t seed) {
     const auto colon = spec.find(':');
     const std::string_view name = spec.substr(0, colon);
     const auto found =

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/job.h"
+#include "sim/simulated_job.h"
 
 namespace salus::sim {
 
@@ -15,12 +15,12 @@ struct WorkloadInfo {
     std::string_view name;
     std::string_view what;
     std::size_t jobs_default;
-    std::vector<Job> (*make)(std::size_t jobs, std::uint64_t seed);
+    std::vector<SimulatedJob> (*make)(std::size_t jobs, std::uint64_t seed);
 };
 
 std::span<const WorkloadInfo> all_workloads();
 
 /// "NAME" or "NAME:N", N being the number of jobs.
-Result<std::vector<Job>> make_workload(std::string_view spec, std::uint64_t seed);
+Result<std::vector<SimulatedJob>> make_workload(std::string_view spec, std::uint64_t seed);
 
 }  // namespace salus::sim

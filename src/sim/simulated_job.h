@@ -19,7 +19,7 @@ struct Growth {
     bool asks = true;  ///< persistent memory: it asks first (Need), or is found out (Observe)
 };
 
-struct Job {
+struct SimulatedJob {
     std::string name;
     Duration arrival;
     std::uint64_t iterations = 1;

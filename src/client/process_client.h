@@ -34,12 +34,12 @@ struct Identity {
     wire::Attach attach;
 };
 
-class Client : public Provider {
+class ProcessClient : public Provider {
 public:
-    explicit Client(Identity identity);
-    ~Client() override;
-    Client(const Client&) = delete;
-    Client& operator=(const Client&) = delete;
+    explicit ProcessClient(Identity identity);
+    ~ProcessClient() override;
+    ProcessClient(const ProcessClient&) = delete;
+    ProcessClient& operator=(const ProcessClient&) = delete;
 
     /// Attaches and starts the helper. If it fails the client is on its own, and works.
     Result<bool> attach();

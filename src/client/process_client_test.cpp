@@ -1,5 +1,5 @@
 // What a job's threads do with a client, against a service that is scripted.
-#include "client/client.h"
+#include "client/process_client.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -30,7 +30,7 @@ class AttachTest : public ClientTest {
 protected:
     /// Attaches to a service that does this with the connection; why it failed.
     std::string failure(const std::function<void(os::Descriptor)>& answer) {
-        client_ = std::make_unique<Client>(Identity{service_.socket(), {}});
+        client_ = std::make_unique<ProcessClient>(Identity{service_.socket(), {}});
         std::thread service([&] { answer(service_.accept()); });
         const Result<bool> attached = client_->attach();
         service.join();
@@ -69,7 +69,7 @@ TEST_F(AttachTest, SaysWhoItIsAndIsShared) {
 
 TEST_F(AttachTest, WithoutAServiceItIsOnItsOwn) {
     service_.stop();
-    client_ = std::make_unique<Client>(Identity{service_.socket(), {}});
+    client_ = std::make_unique<ProcessClient>(Identity{service_.socket(), {}});
     EXPECT_EQ(client_->attach().error(), "no service runs at " + service_.socket());
     works_alone();
 }

@@ -1,4 +1,4 @@
-#include "client/client.h"
+#include "client/process_client.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,13 +24,13 @@ namespace {
 
 /// Of the calling thread. One client a process, so it needs no client.
 struct ThreadState {
-    unsigned depth = 0;                ///< of nested begins
-    Client* gated_by = nullptr;        ///< it is inside an iteration that the service knows of
-    unsigned known = 0;                ///< to which client: note_thread() has seen it
-    std::uint64_t waits_since_ns = 0;  ///< in begin(); it may have come back meanwhile
-    bool works_for_others = false;     ///< autograd's: those wait for it inside theirs
-    unsigned delegates = 0;            ///< it waits for such threads; nested
-    int place = -1;                    ///< in the client's list of threads inside
+    unsigned depth = 0;                 ///< of nested begins
+    ProcessClient* gated_by = nullptr;  ///< it is inside an iteration that the service knows of
+    unsigned known = 0;                 ///< to which client: note_thread() has seen it
+    std::uint64_t waits_since_ns = 0;   ///< in begin(); it may have come back meanwhile
+    bool works_for_others = false;      ///< autograd's: those wait for it inside theirs
+    unsigned delegates = 0;             ///< it waits for such threads; nested
+    int place = -1;                     ///< in the client's list of threads inside
 };
 constinit thread_local ThreadState tls;  // with neither constructor nor destructor: every begin and end looks at it
 
@@ -64,13 +64,13 @@ bool signal_through(const os::GuardedDescriptor& end) {
 
 }  // namespace
 
-Client::Client(Identity identity)
+ProcessClient::ProcessClient(Identity identity)
     : identity_(std::move(identity)), generation_([] {
           static std::atomic<unsigned> clients{0};
           return ++clients;
       }()) {}
 
-Client::~Client() {
+ProcessClient::~ProcessClient() {
     if (helper_.is_there()) {
         stopping_ = true;
         signal_through(stop_);
@@ -84,14 +84,14 @@ Client::~Client() {
     if (page_) ::munmap(page_, kControlPageSize);
 }
 
-bool Client::warn(const std::string& line) {
+bool ProcessClient::warn(const std::string& line) {
     if (!exiting_ && !warned_.exchange(true)) std::fprintf(stderr, "salus: %s\n", line.c_str());
     return true;
 }
 
 // ----------------------------------------------------------------------------------------------------------- attaching
 
-Result<bool> Client::make_page() {
+Result<bool> ProcessClient::make_page() {
     page_file_ = os::GuardedDescriptor(os::make_memory_file("salus-control"));
     if (!page_file_ || !make_signal(notify_, notify_seen_) || !make_signal(stop_, stop_seen_))
         return system_error("no descriptors for a control page");
@@ -108,7 +108,7 @@ Result<bool> Client::make_page() {
 }
 
 /// Connects, says who it is and waits for the welcome.
-Result<bool> Client::connect(bool again) {
+Result<bool> ProcessClient::connect(bool again) {
     Result<os::Descriptor> socket = os::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
@@ -167,7 +167,7 @@ Result<bool> Client::connect(bool again) {
     return true;
 }
 
-Result<bool> Client::attach() {
+Result<bool> ProcessClient::attach() {
     Result<bool> made = make_page();
     if (!made) return made;
     Result<bool> connected = connect(/*again=*/false);
@@ -175,7 +175,7 @@ Result<bool> Client::attach() {
     memory_->set_alone(false);
     alone_ = false;
     const auto run = [](void* self) -> void* {
-        static_cast<Client*>(self)->help();
+        static_cast<ProcessClient*>(self)->help();
         return nullptr;
     };
     if (helper_.start(run, this)) return true;
@@ -184,7 +184,7 @@ Result<bool> Client::attach() {
     return Error{"cannot start the helper thread"};
 }
 
-bool Client::detach() {
+bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
@@ -194,7 +194,7 @@ bool Client::detach() {
     return true;
 }
 
-void Client::exits() {
+void ProcessClient::exits() {
     if (!device_ || in_child_ || !page_) return;
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
@@ -204,10 +204,10 @@ void Client::exits() {
     exiting_ = true;
 }
 
-std::uint64_t Client::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
+std::uint64_t ProcessClient::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
 
 /// What somebody waits for an answer to is sent again until a service that does not read just now does so.
-void Client::send(const wire::Message& message) {
+void ProcessClient::send(const wire::Message& message) {
     const bool may_be_lost = std::holds_alternative<wire::Observe>(message) || std::holds_alternative<wire::Leave>(message);
     do {
         const std::lock_guard lock(socket_mutex_);
@@ -220,18 +220,18 @@ void Client::send(const wire::Message& message) {
 // The job may close our descriptors (os.closerange, close_range(2)). Then this process cannot talk to the service any more:
 // it lets go of its lane and says so on the control page, which it shares as memory; the service looks at that while
 // somebody waits. The job runs on by itself.
-void Client::notify() {
+void ProcessClient::notify() {
     if (!signal_through(notify_)) lose_descriptors();
 }
 
-bool Client::keeps_descriptors() {
+bool ProcessClient::keeps_descriptors() {
     const std::lock_guard lock(socket_mutex_);
     const auto kept = [](const auto&... descriptors) { return (!descriptors.lost() && ...); };
     return kept(socket_, page_file_, notify_, notify_seen_, stop_, stop_seen_);
 }
 
 /// REQUIRES: no thread is inside an iteration, or the last one comes out just now with the lane clean.
-void Client::lose_descriptors() {
+void ProcessClient::lose_descriptors() {
     if (descriptors_lost_.exchange(true)) return;
     warn("this job closed the descriptors of Salus; it continues without sharing");
     failed_ = true;
@@ -246,7 +246,7 @@ void Client::lose_descriptors() {
 }
 
 /// For good. Whoever waits goes on without.
-void Client::go_alone() {
+void ProcessClient::go_alone() {
     if (memory_) {
         memory_->set_alone(true);
         if (!memory_->page_in()) warn("memory that was paged out cannot be read back");
@@ -255,12 +255,12 @@ void Client::go_alone() {
     tell_askers();
 }
 
-void Client::fail(const char* why) {
+void ProcessClient::fail(const char* why) {
     warn(std::string("internal error: ") + why + "; this job continues without sharing");
     stop_sharing();
 }
 
-void Client::stop_sharing() {
+void ProcessClient::stop_sharing() {
     if (failed_.exchange(true) || !helper_.is_there()) return;
     const std::lock_guard lock(socket_mutex_);
     if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper sees to the rest
@@ -269,7 +269,7 @@ void Client::stop_sharing() {
 // ---------------------------------------------------------------------------------------------------------- iterations
 
 /// A second thread inside iterations: see Note [Other threads] in memory_changes.cpp.
-void Client::note_thread() {
+void ProcessClient::note_thread() {
     tls.known = generation_;
     at_thread_end.is_due = true;
     const int me = os::this_thread();
@@ -280,33 +280,33 @@ void Client::note_thread() {
     never_page_out();
 }
 
-void Client::set_threaded(bool threaded) {
+void ProcessClient::set_threaded(bool threaded) {
     if (in_child_ || !memory_) return;
     memory_->set_threaded(threaded || many_threads_, /*move_out=*/!many_threads_);
     if (threaded) never_page_out();
 }
 
 /// From here on waiting in begin() no longer means that nobody touches the memory.
-void Client::never_page_out() {
+void ProcessClient::never_page_out() {
     if (in_child_ || stays_here_.exchange(true)) return;
     const std::lock_guard lock(paging_mutex_);
     if (!alone_) send(wire::Unpageable{1});
 }
 
-void Client::delegate(bool delegates) {
+void ProcessClient::delegate(bool delegates) {
     if (!tls.gated_by || (!delegates && tls.delegates == 0)) return;
     const unsigned before = delegates ? tls.delegates++ : tls.delegates--;
     if (before + (delegates ? 1 : 0) == 1) delegating_.fetch_add(delegates ? 1 : -1, std::memory_order_relaxed);
 }
 
-salus_status Client::begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
+salus_status ProcessClient::begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (tls.depth > 0) return SALUS_OK;
     const salus_status status = begin(at_most_ns, kind, join);
     if (status == SALUS_OK) delegate(true);
     return status;
 }
 
-salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
+salus_status ProcessClient::begin(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (in_child_ || tls.depth++ > 0) return SALUS_OK;
     if (alone_.load(std::memory_order_relaxed)) return SALUS_OK;
     const salus_status status = begin_outermost(at_most_ns, kind, join);
@@ -314,7 +314,7 @@ salus_status Client::begin(std::uint64_t at_most_ns, std::uint64_t kind, bool jo
     return status;
 }
 
-salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
+salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
     // Most begins find the grant where they left it, and need no lock.
@@ -333,7 +333,7 @@ salus_status Client::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kin
     return SALUS_OK;
 }
 
-Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns, bool join) {
+Turns::Entry ProcessClient::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     set_parked(true);
     if (tls.waits_since_ns == 0) tls.waits_since_ns = os::now_ns();
     ThreadsInside::Watch watch(threads_inside_, device_thread_);
@@ -345,7 +345,7 @@ Turns::Entry Client::wait_to_begin(std::uint64_t at_most_ns, bool join) {
 }
 
 /// Threads that sleep inside their calls may let each other in for ever: so this ends, until there has been a boundary.
-bool Client::may_insist(ThreadsInside::Watch& watch) {
+bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
     constexpr std::uint64_t kInsistForNs = 500'000'000;
     if (!watch.rest()) return false;
     const std::lock_guard lock(insist_mutex_);
@@ -355,7 +355,7 @@ bool Client::may_insist(ThreadsInside::Watch& watch) {
 }
 
 /// The boundary. Whatever goes wrong in it, the word must be settled.
-bool Client::tidy() {
+bool ProcessClient::tidy() {
     boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // nobody else writes it
     try {
         return memory_->boundary();
@@ -366,7 +366,7 @@ bool Client::tidy() {
 }
 
 /// Before the lane changes hands.
-void Client::drain() {
+void ProcessClient::drain() {
     device_->fences->drain();
     const std::optional<std::uint64_t> lost = device_->fences->ns_lost();
     if (!lost) return;
@@ -374,13 +374,13 @@ void Client::drain() {
     page_->turn_cost_ns.store(before == 0 ? *lost : before - before / 8 + *lost / 8, std::memory_order_relaxed);
 }
 
-void Client::set_parked(bool parked) {
+void ProcessClient::set_parked(bool parked) {
     const std::lock_guard lock(paging_mutex_);
     parked_ = parked;
 }
 
 /// The wish to run stands in the word, and the service will answer it: somebody has to take that grant, and give it back.
-void Client::forgo() {
+void ProcessClient::forgo() {
     tls.waits_since_ns = 0;
     if (in_child_ || alone_) return;
     if (tls.depth > 0) return static_cast<void>(end({0}));
@@ -391,7 +391,7 @@ void Client::forgo() {
     if (substitute_waits_.exchange(true)) return;  // there is one already
     substitute_.join();
     const auto wait_instead = [](void* self) -> void* {
-        auto* client = static_cast<Client*>(self);
+        auto* client = static_cast<ProcessClient*>(self);
         if (client->begin() == SALUS_OK) client->end({0});
         client->substitute_waits_ = false;
         return nullptr;
@@ -399,11 +399,11 @@ void Client::forgo() {
     if (!substitute_.start(wait_instead, this)) substitute_waits_ = false;
 }
 
-void Client::count(std::uint64_t iterations) {
+void ProcessClient::count(std::uint64_t iterations) {
     if (page_ && !in_child_) page_->iterations.fetch_add(iterations, std::memory_order_release);
 }
 
-salus_status Client::end(Turns::Count count) {
+salus_status ProcessClient::end(Turns::Count count) {
     if (in_child_) return SALUS_OK;
     if (tls.depth == 0) return SALUS_MISUSE;
     if (--tls.depth > 0) return SALUS_OK;
@@ -421,45 +421,45 @@ salus_status Client::end(Turns::Count count) {
 
 // -------------------------------------------------------------------------------------------------------------- memory
 
-void* Client::allocate(std::size_t size, Kind kind) {
+void* ProcessClient::allocate(std::size_t size, Kind kind) {
     if (memory_ && !in_child_) return memory_->allocate(size, kind, tls.gated_by != nullptr);
     void* block = nullptr;
     return ::posix_memalign(&block, 64, size > 0 ? size : 1) == 0 ? block : nullptr;
 }
 
-std::optional<void*> Client::allocate_for(std::size_t size) {
+std::optional<void*> ProcessClient::allocate_for(std::size_t size) {
     if (!memory_ || in_child_) return std::nullopt;
     void* block = memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
     if (!block && alone_) return std::nullopt;  // then the device's size is no limit
     return block;
 }
 
-std::optional<void*> Client::allocate_on(device::Stream stream, std::size_t size, bool on_behalf) {
+std::optional<void*> ProcessClient::allocate_on(device::Stream stream, std::size_t size, bool on_behalf) {
     if (!memory_ || in_child_) return std::nullopt;
     if (on_behalf) tls.works_for_others = true;
     const bool inside = tls.gated_by || (on_behalf && delegating_.load(std::memory_order_relaxed) > 0);
     return memory_->allocate_on(stream, size, inside);
 }
 
-void Client::used_on(const void* block, device::Stream stream) {
+void ProcessClient::used_on(const void* block, device::Stream stream) {
     if (memory_ && !in_child_) memory_->used_on(block, stream);
 }
 
-void Client::wait_for_stream(device::Stream stream) {
+void ProcessClient::wait_for_stream(device::Stream stream) {
     if (memory_ && !in_child_) memory_->wait_for_stream(stream);
 }
 
-std::array<const std::byte*, 2> Client::windows() const { return {device_->lane->start(), device_->own->start()}; }
+std::array<const std::byte*, 2> ProcessClient::windows() const { return {device_->lane->start(), device_->own->start()}; }
 
-void Client::free(void* block) {
+void ProcessClient::free(void* block) {
     if (memory_ && !in_child_) return memory_->free(block, tls.gated_by || tls.works_for_others);
     if (memory_ && memory_->owns(block)) return;  // the parent's
     ::free(block);
 }
 
-bool Client::in_lane(const void* block) { return memory_ && !in_child_ && memory_->in_lane(block); }
+bool ProcessClient::in_lane(const void* block) { return memory_ && !in_child_ && memory_->in_lane(block); }
 
-bool Client::ask(Needs all) {
+bool ProcessClient::ask(Needs all) {
     const std::lock_guard turn(ask_turn_mutex_);
     if (std::exchange(given_before_, boundaries_.load()) != boundaries_) given_ = {};
     // Another thread may have asked for more meanwhile: to ask for less now would give that back.
@@ -489,9 +489,9 @@ bool Client::ask(Needs all) {
     return true;
 }
 
-void Client::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }
+void ProcessClient::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }
 
-void Client::read_counters(salus_counters& counters) {
+void ProcessClient::read_counters(salus_counters& counters) {
     if (page_ && !in_child_) {
         counters.iterations = page_->iterations;
         counters.busy_ns = page_->busy_ns;
@@ -511,16 +511,16 @@ void Client::read_counters(salus_counters& counters) {
 
 // ---------------------------------------------------------------------------------------------------------------- fork
 
-void Client::before_fork() {
+void ProcessClient::before_fork() {
     if (memory_ && !in_child_) memory_->before_fork();
 }
 
-void Client::after_fork_in_parent() {
+void ProcessClient::after_fork_in_parent() {
     if (memory_ && !in_child_) memory_->after_fork_in_parent();
 }
 
 /// The child is no client: it has no helper, no lane and, from here on, none of our descriptors.
-void Client::after_fork_in_child() {
+void ProcessClient::after_fork_in_child() {
     if (in_child_) return;
     if (memory_) memory_->after_fork_in_child();
     helper_.forget();
