@@ -150,7 +150,7 @@ TEST_P(ClientStagesTest, TheServiceGoesForGoodAndTheJobRunsOnAlone) {
     expect_that_the_job_ends_well();
     EXPECT_EQ(counters().attachments, 1u);
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "salus: the service is gone (no service runs at " +
-                                                            service_.socket() + "); this job runs on without sharing\n");
+                                                            service_.socket() + "); this job continues without sharing\n");
 }
 
 TEST_P(ClientStagesTest, AChildIsNoClientAndTheParentDoesNotNotice) {
@@ -208,7 +208,7 @@ TEST_P(ClientStagesTest, DescriptorsAreTheJobsOnceItHasClosedOurs) {
     EXPECT_EQ(counters().shared, 0);
     expect_that_the_job_ends_well();
     EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-              "salus: this job closed the descriptors of Salus; it runs on without sharing\n");
+              "salus: this job closed the descriptors of Salus; it continues without sharing\n");
 
     EXPECT_TRUE(client_->must_stay()) << "the helper cannot be told to end";
     // The end of the connection wakes it. What it then looks at are the numbers: there has to be something to see.

@@ -38,7 +38,7 @@ TEST_F(HelperTest, ALaneWithoutMemoryEndsSharingAndNotTheJob) {
     session_->hear<wire::Leave>();
     EXPECT_TRUE(eventually([&] { return counters().shared == 0; }));
     EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-              "salus: internal error: the service names a lane of which it has sent no memory; this job runs on without "
+              "salus: internal error: the service names a lane but has not sent its memory; this job continues without "
               "sharing\n");
     EXPECT_EQ(client_->begin(), SALUS_OK);
     EXPECT_EQ(client_->end(), SALUS_OK);

@@ -99,7 +99,7 @@ TEST_F(AllocatorTest, OneClientServesOneLibrary) {
         EXPECT_EQ(allocator_of("libnowhere.so", *client_).error(), "no library libnowhere.so is loaded");
         EXPECT_FALSE(uses(*client_)) << "nothing has changed";
         ASSERT_TRUE(allocator_of("libsalus.so", *client_).ok());
-        EXPECT_EQ(allocator_of("libsalus.so", *client_).error(), "a library is interposed already");
+        EXPECT_EQ(allocator_of("libsalus.so", *client_).error(), "a library is already interposed");
     }));
 }
 
