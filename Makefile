@@ -51,7 +51,7 @@ test: build torch-all
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..30000
-	@$(CONCURRENCY) --kind all --seconds 20
+	@$(CONCURRENCY) --kind all --seconds 60
 
 # Not part of `make test`: it needs a GPU, and a PyTorch for it as python3.
 test-gpu: build
@@ -74,7 +74,6 @@ format: setup
 check: test build-dev build-asan build-tsan
 	@clang-format --dry-run --Werror $(SOURCES)
 	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R Torch
-	@$(CONCURRENCY) --kind all --seconds 60
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000

@@ -7,8 +7,10 @@ wire::Need Asking::ask(std::uint64_t persistent, std::uint64_t ephemeral) {
     return {++asked_, persistent, ephemeral};
 }
 
-void Asking::on(const wire::NeedAnswer& answer) {
-    if (answer.need == asked_) outcome_ = answer.given != 0 ? Outcome::kGiven : Outcome::kDenied;
+bool Asking::on(const wire::NeedAnswer& answer) {
+    if (answer.need != asked_) return false;
+    outcome_ = answer.given != 0 ? Outcome::kGiven : Outcome::kDenied;
+    return true;
 }
 
 }  // namespace salus::attachment

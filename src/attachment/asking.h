@@ -13,8 +13,8 @@ public:
     enum class Outcome : std::uint8_t { kNone, kGiven, kDenied };
 
     wire::Need ask(std::uint64_t persistent, std::uint64_t ephemeral);
-    /// Answers to earlier questions, late ones, are nobody's any more.
-    void on(const wire::NeedAnswer& answer);
+    /// False: the answer is late, to an earlier need, and means nothing any more.
+    bool on(const wire::NeedAnswer& answer);
     Outcome outcome() const { return outcome_; }
 
 private:

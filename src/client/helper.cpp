@@ -104,9 +104,8 @@ bool ProcessClient::perform(const attachment::Request& request, std::vector<os::
 void ProcessClient::on(const wire::NeedAnswer& message) {
     {
         const std::lock_guard lock(ask_mutex_);
-        if (message.need != asked_) return;  // late: nobody waits for it any more
+        if (!asking_.on(message)) return;
         if (message.given != 0) memory_->set_room(message.persistent);
-        asking_.on(message);
     }
     tell_askers();
 }

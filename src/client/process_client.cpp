@@ -468,7 +468,6 @@ bool ProcessClient::ask(Needs all) {
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
     const wire::Need need = asking_.ask(all.persistent, all.ephemeral);
-    asked_ = need.number;
     lock.unlock();
     send(need);
     lock.lock();

@@ -154,7 +154,6 @@ private:
     std::mutex ask_mutex_;
     std::condition_variable answered_;
     attachment::Asking asking_;
-    std::uint64_t asked_ = 0;  ///< the number of the last request
 
     std::atomic<bool> alone_{true};  ///< no turns, no lane
     std::atomic<bool> in_child_{false};
