@@ -19,6 +19,7 @@ std::optional<std::uint64_t> LaneHeap::allocate(std::uint64_t size) {
 void LaneHeap::died(device::Range range) {
     if (is_evacuated(range.offset)) return;
     --alive_;
+    ++deaths_;
     if (moving_ && moving_->range.offset == range.offset) moving_->died = true;
 }
 

@@ -36,6 +36,8 @@ public:
 
     /// Blocks alive in the lane, those that were evacuated aside.
     std::size_t alive() const { return alive_; }
+    /// How many blocks have died in the lane so far.
+    std::uint64_t deaths() const { return deaths_; }
     bool is_evacuated(std::uint64_t offset) const { return !evacuated_.empty() && evacuated_.contains(offset); }
     /// Offset and size of evacuated ranges that are not dead.
     const std::map<std::uint64_t, std::uint64_t>& evacuated() const { return evacuated_; }
@@ -67,6 +69,7 @@ private:
     Arena arena_{0};
     std::uint64_t mapped_ = 0;
     std::size_t alive_ = 0;
+    std::uint64_t deaths_ = 0;
     bool closed_ = false;
     std::map<std::uint64_t, std::uint64_t> evacuated_;
     std::optional<Move> moving_;

@@ -32,6 +32,7 @@ void Memory::set_threaded(bool threaded, bool move_out) {
 /// Nothing alive stays in the lane, and it comes back where evacuated blocks have died. False if something does.
 bool Memory::clear_at_boundary(Books& books, Mark mark) {
     lane_.set_closed(true);
+    const std::uint64_t deaths = lane_.deaths();
     without(books, [&] {
         const std::lock_guard change(changes_);
         work_.drain();
@@ -46,7 +47,10 @@ bool Memory::clear_at_boundary(Books& books, Mark mark) {
         if (clean || (!stays && clear_lane(mark))) bring_back_lane(mark);
     });
     lane_.set_closed(false);
-    return lane_.alive() == 0;
+    if (lane_.alive() > 0) return false;
+    // Another thread may have given the device more to do with its block and freed it meanwhile: that is not covered by
+    // the mark from before, and whoever gets the lane next has to wait for it.
+    return lane_.deaths() == deaths || work_.mark().has_value();
 }
 
 /// Evacuates what is alive. `mark`: made since then. True if nothing is left.
@@ -122,7 +126,10 @@ bool Memory::map_lane(std::uint64_t size) {
     {
         const Books books = open_books();
         shrinks = size < lane_.mapped();
-        if (shrinks) lane_.arena().set_limit(std::min(lane_.arena().limit(), size));
+        if (shrinks) {
+            lane_.arena().set_limit(std::min(lane_.arena().limit(), size));
+            mark_midway();  // what lies beyond is free, but work since the last mark may still use it
+        }
     }
     if (shrinks) work_.drain();
     if (!device_.lane->resize(size)) return false;

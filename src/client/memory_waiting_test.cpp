@@ -1,5 +1,6 @@
 // While somebody waits for the device, or for a disk, others get memory and free it.
 #include <thread>
+#include <utility>
 
 #include "client/gate_fixture.h"
 #include "client/memory_fixture.h"
@@ -54,6 +55,28 @@ TEST_F(MemoryWaitingTest, WhileABoundaryDrainsTheDevice) {
     EXPECT_FALSE(memory_->in_lane(survivor));
     EXPECT_TRUE(holds(survivor, 2 * kMiB, 1));
     memory_->free(survivor);
+}
+
+// A thread that has left its iteration gives the device more to do with its block, and frees it, while another thread's
+// boundary waits for what the device was given before.
+TEST_F(MemoryWaitingTest, ABlockThatIsFreedDuringABoundaryIsWaitedFor) {
+    for (const bool threaded : {true, false}) {
+        SCOPED_TRACE(threaded ? "the block stays where it is" : "the block would be moved");
+        device_->work_in_flight = true;
+        void* block = ephemeral(2 * kMiB);
+        ASSERT_TRUE(memory_->in_lane(block));
+        if (threaded) memory_->set_threaded(true, /*move_out=*/false);
+        int fences_before_free = 0;
+        device_->on_drain = [&] {
+            if (!block) return;
+            fences_before_free = device_->fences;
+            memory_->free(std::exchange(block, nullptr));
+        };
+        EXPECT_TRUE(memory_->boundary());
+        EXPECT_GT(device_->fences, fences_before_free) << "the work from before it was freed is not marked";
+        device_->on_drain = nullptr;
+        memory_->set_threaded(false, /*move_out=*/false);
+    }
 }
 
 TEST_F(MemoryWaitingTest, WhileMemoryIsGivenBack) {
