@@ -190,6 +190,7 @@ class Boundaries:
         self._counts = False        # ... if it is a return: whether the return ends an iteration
         self._began_with = None     # a model and its mode
         self._stepping = False      # an optimizer calls the model (LBFGS)
+        self._still_steps = None    # tells whether it still steps, or has raised
         # Since the last step or boundary.
         self._calls = 0
         self._passes = 0            # backward passes
@@ -207,6 +208,7 @@ class Boundaries:
 
     def call_begins(self, module, gradients):
         """The outermost call of a model with parameters. `gradients`: whether gradients are recorded."""
+        self._look_at_step()
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
         if self._until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
@@ -327,6 +329,7 @@ class Boundaries:
     # ----------------------------------------------------------------------------------------------------- backward
 
     def backward_begins(self):
+        self._look_at_step()
         if self._until not in _TRAINING:
             self._train(*self._begun_by_backward())
         self._passes += 1
@@ -359,14 +362,19 @@ class Boundaries:
 
     # ---------------------------------------------------------------------------------------------------- optimizers
 
-    def step_begins(self, optimizer):
+    def step_begins(self, optimizer, still_steps=None):
+        """A step that raises does not end: then `still_steps` says no."""
         if self._until not in _TRAINING:
             self._train(_STEP, _STEP_FIRST, (self._script.no_model, True))
-        self._stepping = True
+        self._stepping, self._still_steps = True, still_steps
+
+    def _look_at_step(self):
+        if self._stepping and self._still_steps is not None and not self._still_steps():
+            self.broken_off()
 
     def step_ends(self, optimizer):
         self.steps += 1
-        self._stepping = False
+        self._stepping, self._still_steps = False, None
         if self._until not in _TRAINING:
             return
         number = self._script.number_of(optimizer)
@@ -423,7 +431,7 @@ class Boundaries:
     def _close(self, counts):
         # First: a signal handler may raise at any moment; broken_off() or the next begin then cleans up.
         until, self._until = self._until, None
-        self._stepping = False
+        self._stepping, self._still_steps = False, None
         if until != _RETURN:
             self._forget_work()
         if counts:

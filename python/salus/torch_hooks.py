@@ -183,7 +183,8 @@ class Hooks:
         tell, of_thread = self._tell, self._of_thread
 
         def step_begins(optimizer, *_):
-            tell(of_thread.boundaries.step_begins, optimizer)
+            step = sys._getframe(1)  # torch calls no hook if the step raises
+            tell(of_thread.boundaries.step_begins, optimizer, lambda: _is_running(step))
 
         def step_ends(optimizer, *_):
             tell(of_thread.boundaries.step_ends, optimizer)
@@ -314,6 +315,14 @@ def _has_parameters(module):
         return any(child is not None and _has_parameters(child) for child in module._modules.values())
     except AttributeError:  # not initialised: torch will say so
         return False
+
+
+def _is_running(frame):
+    """Whether this thread is inside that call."""
+    caller = sys._getframe(1)
+    while caller is not None and caller is not frame:
+        caller = caller.f_back
+    return caller is not None
 
 
 def _is_ours(error):

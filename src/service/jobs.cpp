@@ -1,9 +1,14 @@
 #include "service/jobs.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "base/text.h"
+#include "os/file.h"
+#include "service/log.h"
 
 namespace salus::service {
 namespace {
@@ -11,14 +16,36 @@ namespace {
 /// A number beyond this was not given by a service.
 constexpr std::uint32_t kNumberMax = 1'000'000;
 
+/// The number that an earlier service would have given next.
+std::uint32_t next_number_in(const std::string& path) {
+    const Result<std::string> text = os::read_file(path);
+    const auto number = text ? parse_integer(text.value()) : std::nullopt;
+    // Shortly before the last number we begin again: jobs that have run for so long are rare.
+    const bool usable = number && *number > 0 && *number < kNumberMax / 2;
+    return usable ? static_cast<std::uint32_t>(*number) : 1;
+}
+
 }  // namespace
+
+Jobs::Jobs(std::string numbers) : numbers_(std::move(numbers)) {
+    if (!numbers_.empty()) next_ = next_number_in(numbers_);
+}
+
+void Jobs::keep_next() const {
+    if (numbers_.empty()) return;
+    const Result<os::Written> written = os::replace_file(numbers_, std::to_string(next_));
+    if (!written) log(LogLevel::kWarning, "the next service may give a job's number again: {}", written.error());
+}
 
 Job& Jobs::add(std::uint32_t wanted, std::string_view name, unsigned uid, Instant now) {
     Job* known = find(wanted);
     if (known && known->uid == uid) return *known;
     const bool keep = wanted != 0 && !known && wanted < kNumberMax;
     const std::uint32_t id = keep ? wanted : next_;
-    next_ = std::max(next_, id + 1);
+    if (id >= next_) {
+        next_ = id + 1;
+        keep_next();
+    }
     Job& job = jobs_[id];
     job = Job{};
     job.id = id;
@@ -35,6 +62,12 @@ std::vector<std::uint32_t> Jobs::drop_ended(const std::function<bool(const Job&)
     }
     for (const std::uint32_t id : ended) jobs_.erase(id);
     return ended;
+}
+
+void Jobs::service_ends() {
+    if (!jobs_.empty()) return;
+    next_ = 1;
+    keep_next();
 }
 
 Job* Jobs::find(std::uint32_t id) {

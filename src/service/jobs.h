@@ -43,11 +43,18 @@ struct Job {
 
 class Jobs {
 public:
+    /// `numbers` is a file: after a restart of the service, no new job gets a number that may belong to a job that comes
+    /// back. Empty: there is none.
+    explicit Jobs(std::string numbers = {});
+
     /// The job of the number `wanted`, if it is the user's; else a new one. That has the number `wanted` if it is free: a
     /// job keeps the number that the last service gave it.
     Job& add(std::uint32_t wanted, std::string_view name, unsigned uid, Instant now);
     /// Those go that have neither a runner nor clients: their numbers.
     std::vector<std::uint32_t> drop_ended(const std::function<bool(const Job&)>& has_clients);
+
+    /// The service ends. If it has no jobs, the next one counts from 1 again.
+    void service_ends();
 
     Job* find(std::uint32_t id);
     Job& at(std::uint32_t id) { return jobs_.at(id); }
@@ -65,8 +72,11 @@ public:
     auto end() const { return jobs_.end(); }
 
 private:
+    void keep_next() const;
+
     std::map<std::uint32_t, Job> jobs_;
-    std::uint32_t next_ = 1;
+    std::string numbers_;
+    std::uint32_t next_ = 1;  ///< the number of the next job that has none yet
 };
 
 }  // namespace salus::service

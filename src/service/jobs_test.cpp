@@ -1,5 +1,10 @@
 #include "service/jobs.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 namespace salus::service {
@@ -31,6 +36,27 @@ TEST(Jobs, KeepTheNumberOfTheLastService) {
     EXPECT_EQ(jobs.add(7, "b", kOther, {}).id, 8u) << "which is another user's";
     EXPECT_EQ(jobs.add(4'000'000'000, "c", kUser, {}).id, 9u) << "no service gave that number";
     EXPECT_EQ(jobs.size(), 3u);
+}
+
+TEST(Jobs, OfTheNextServiceHaveOtherNumbers) {
+    const std::string numbers = ::testing::TempDir() + "salus-numbers-" + std::to_string(::getpid());
+    std::filesystem::remove(numbers);
+    EXPECT_EQ(Jobs(numbers).add(0, "runs on while the service restarts", kUser, {}).id, 1u);
+    Jobs next(numbers);
+    EXPECT_EQ(next.add(0, "new", kUser, {}).id, 2u);
+    EXPECT_EQ(next.add(1, "comes back", kUser, {}).name, "comes back");
+    EXPECT_EQ(next.size(), 2u);
+    next.service_ends();
+    Jobs third(numbers);
+    EXPECT_EQ(third.add(0, "new", kUser, {}).id, 3u) << "the others may come back";
+    third.drop_ended([](const Job&) { return false; });
+    third.service_ends();
+    EXPECT_EQ(Jobs(numbers).add(0, "new", kUser, {}).id, 1u) << "nobody can come back";
+    for (const char* nonsense : {"", "x", "-1", "0", "900000", "99999999999"}) {
+        std::ofstream(numbers) << nonsense;
+        EXPECT_EQ(Jobs(numbers).add(0, "a", kUser, {}).id, 1u) << nonsense;
+    }
+    std::filesystem::remove(numbers);
 }
 
 TEST(Jobs, AreFoundByNumberOrByTheirOnlyName) {

@@ -83,7 +83,11 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
 }
 
 Server::Server(const Options& options, Devices devices)
-    : options_(options), history_(options.state), epoll_(::epoll_create1(EPOLL_CLOEXEC)), started_(os::now()) {
+    : options_(options),
+      history_(options.state),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      jobs_(options.state + "/next-job"),
+      started_(os::now()) {
     for (auto& memory : devices) {
         const DeviceId id{static_cast<std::uint32_t>(devices_.size())};
         devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
@@ -217,10 +221,13 @@ void Server::block_signals() {
 void Server::run() {
     while (!stopping_) step(kNever);
     tell_held_back();
+    Bytes held_by_orphans;
     for (const auto& device : devices_) {
+        held_by_orphans += device->shell().held_by_orphans();
         device->shell().quiet();
         device->journal().trace().flush();
     }
+    if (held_by_orphans == Bytes{}) jobs_.service_ends();
 }
 
 void Server::step(Instant limit) {
@@ -459,7 +466,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
 /// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     const Job* known = jobs_.find(connection.job);
-    if (!known || known->runner_pid != connection.peer.pid) return;
+    if (!known || known->runner_connection != connection.id) return;
     const Job& job = *known;
     RunFigures figures = job.gone;
     for (const ClientOn& client : clients_of(job.id))
@@ -475,7 +482,7 @@ void Server::close(std::uint32_t id) {
     if (found == connections_.end()) return;
     if (const ClientOn client = client_of(found->second)) client.shell().disconnected(*client.session);
     Job* job = jobs_.find(found->second.job);
-    if (job && job->runner_pid == found->second.peer.pid) job->runner_pid = 0;
+    if (job && job->runner_connection == id) job->runner_pid = 0;
     connections_.erase(found);
     if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // there is a descriptor
     drop_ended_jobs();

@@ -274,6 +274,26 @@ TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
     EXPECT_NO_THROW(EXPECT_TRUE(answer(wire::AskStatus{}).has_value()));
 }
 
+TEST_F(ServerTest, AfterARestartANewJobIsNotTakenForOneThatMayComeBack) {
+    const auto number_of = [this](RawClient& runner, std::uint32_t wanted) {
+        wire::Run run;
+        run.job = wanted;
+        EXPECT_TRUE(runner.say(run));
+        step();
+        const auto running = heard<wire::Running>(runner);
+        return running ? running->job : 0;
+    };
+    EXPECT_EQ(number_of(*connect(), 0), 1u);
+    server_.reset();
+    auto server = Server::open(options_);
+    ASSERT_TRUE(server.ok()) << server.error();
+    server_ = std::move(server).value();
+    const auto fresh = connect();
+    EXPECT_EQ(number_of(*fresh, 0), 2u);
+    const auto back = connect();
+    EXPECT_EQ(number_of(*back, 1), 1u);
+}
+
 class RunHistoryTest : public ServerTest {
 protected:
     std::unique_ptr<RawClient> announce(std::uint32_t job, std::uint64_t command, std::uint64_t program) {

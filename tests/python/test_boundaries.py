@@ -5,7 +5,7 @@ A row of the tables is what happens in a script, in order, and after each event 
     m        a call of model m in training mode with gradients     O        optimizer O steps
     m-       ... without gradients                                 O{ }O    ... its step begins, and ends (LBFGS)
     m.       ... in eval mode                                      b        backward
-    m! b!    ... it raises                                         break    whatever went on does not go on
+    m! b! O! ... it raises                                         break    whatever went on does not go on
     +O -O    optimizer O is made, or is gone                       finish   the script is over
 
     (        begin: the device is waited for                       )        end: a boundary, one iteration more
@@ -122,8 +122,8 @@ class World:
             boundaries.backward_ends(failed)
         elif name.isupper():
             if not event.startswith("}"):
-                boundaries.step_begins(self.optimizers[name])
-            if not event.endswith("{"):
+                boundaries.step_begins(self.optimizers[name], lambda: not failed)
+            if not event.endswith(("{", "!")):
                 boundaries.step_ends(self.optimizers[name])
         else:
             model = self.model(name)
@@ -173,6 +173,15 @@ class Tables(unittest.TestCase):
             "O{ ( m b m b m b }O ) " * 2,            # LBFGS
             "O{ ( m m.- b }O )",
             "m ( O{ m b }O )",
+        )
+
+    def test_steps_that_raise(self):
+        self.rows(
+            dict(O="m"),
+            "m ( b O ) m ( b O! m.- ] ( ) m.- ( ) m ( b O )",  # evaluation follows, and holds nobody up
+            "m ( b O ) m ( b O! m ] ( b O )",
+            "m ( b O ) O! ( m ] ( b O )",
+            "m ( b O! b ] ( O )",
         )
 
     def test_evaluation_that_is_sloppy(self):
