@@ -208,7 +208,8 @@ class Boundaries:
 
     def call_begins(self, module, gradients):
         """The outermost call of a model with parameters. `gradients`: whether gradients are recorded."""
-        self._look_at_step()
+        if self._stepping:
+            self._look_at_step()
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
         if self._until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
@@ -329,7 +330,8 @@ class Boundaries:
     # ----------------------------------------------------------------------------------------------------- backward
 
     def backward_begins(self):
-        self._look_at_step()
+        if self._stepping:
+            self._look_at_step()
         if self._until not in _TRAINING:
             self._train(*self._begun_by_backward())
         self._passes += 1
@@ -369,7 +371,7 @@ class Boundaries:
         self._stepping, self._still_steps = True, still_steps
 
     def _look_at_step(self):
-        if self._stepping and self._still_steps is not None and not self._still_steps():
+        if self._still_steps is not None and not self._still_steps():
             self.broken_off()
 
     def step_ends(self, optimizer):
