@@ -119,9 +119,10 @@ class Script:
 
     def steps_in(self, number, boundaries):
         """An optimizer steps for the first time, or for the first time in this thread."""
-        self.stepped.add(number)
-        self.stepped_in[number] = boundaries
-        self.only_stepper = boundaries if set(self.stepped_in.values()) == {boundaries} else None
+        with self._lock:
+            self.stepped.add(number)
+            self.stepped_in[number] = boundaries
+            self.only_stepper = boundaries if set(list(self.stepped_in.values())) == {boundaries} else None
 
     def awaited(self, optimizers):
         return {number for number in optimizers if number in self._optimizers and number not in self.not_awaited}

@@ -467,14 +467,16 @@ bool ProcessClient::ask(Needs all) {
     if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);
     std::unique_lock lock(ask_mutex_);
     if (alone_) return false;
+    const std::uint32_t attachment = attachments_;
     const wire::Need need = asking_.ask(all.persistent, all.ephemeral);
     lock.unlock();
     send(need);
     lock.lock();
     // The room is told first, and the larger lane comes after it.
     using Outcome = attachment::Asking::Outcome;
+    const auto nobody_answers = [&] { return lost_ || attachments_ != attachment; };  // another service knows of no need
     const auto complete = [&] {
-        if (alone_ || lost_ || asking_.outcome() == Outcome::kDenied) return true;
+        if (alone_ || nobody_answers() || asking_.outcome() == Outcome::kDenied) return true;
         return asking_.outcome() == Outcome::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
     };
     while (!answered_.wait_for(lock, std::chrono::seconds(1), complete)) {
@@ -482,7 +484,7 @@ bool ProcessClient::ask(Needs all) {
         memory_->set_alone(true);  // no answer will come
         lost_ = true;
     }
-    if (lost_) return true;  // nobody to ask: the iteration must be finished
+    if (nobody_answers()) return true;  // the iteration must be finished
     if (asking_.outcome() != Outcome::kGiven) return false;
     given_ = all;
     return true;
@@ -535,8 +537,7 @@ void ProcessClient::after_fork_in_child() {
     notify_seen_.reset();
     stop_.reset();
     stop_seen_.reset();
-    tls.depth = 0;
-    tls.gated_by = nullptr;
+    tls = ThreadState{};
 }
 
 }  // namespace salus::client
