@@ -131,6 +131,16 @@ TEST_F(MemoryWaitingTest, WhileTheLaneGrowsItsOldPartIsUsed) {
     EXPECT_EQ(memory_->mapped(), 32 * kMiB);
 }
 
+TEST_F(MemoryWaitingTest, BeforeTheLaneShrinksItsWorkUpToNowIsWaitedFor) {
+    device_->work_in_flight = true;
+    memory_->free(ephemeral(8 * kMiB));  // the device may still work on it
+    const int fences = device_->fences;
+    int fences_at_drain = 0;
+    device_->on_drain = [&] { fences_at_drain = device_->fences; };
+    ASSERT_TRUE(memory_->map_lane(2 * kMiB));
+    EXPECT_GT(fences_at_drain, fences);
+}
+
 TEST_F(MemoryWaitingTest, WhileTheLaneIsLeft) {
     device_->on_drain = [&] { gate_.pass(); };
     while_held_up([&] { memory_->unmap_lane(); },

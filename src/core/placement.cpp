@@ -6,7 +6,7 @@
 
 namespace salus {
 
-DeviceId place(std::span<const DeviceFacts> devices) {
+DeviceId choose_device(std::span<const DeviceFacts> devices) {
     SALUS_CHECK(!devices.empty(), "a service has a device");
     const auto better = [](const DeviceFacts& a, const DeviceFacts& b) {
         if (a.jobs != b.jobs) return a.jobs < b.jobs;

@@ -19,6 +19,6 @@ struct DeviceFacts {
 
 /// The device with the fewest jobs; of those the one with the most free memory; of those the first.
 /// REQUIRES: there is one.
-DeviceId place(std::span<const DeviceFacts> devices);
+DeviceId choose_device(std::span<const DeviceFacts> devices);
 
 }  // namespace salus

@@ -162,7 +162,7 @@ SharedDevice& Server::device_for(Job& job) {
             const Engine& engine = device->engine();
             facts.push_back({device->id(), engine.capacity(), engine.reserved(), jobs_.on(device->id())});
         }
-        job.device = place(facts);
+        job.device = choose_device(facts);
     }
     return at(*job.device);
 }

@@ -29,14 +29,14 @@ class Server : private ServerLink {
 public:
     /// Takes the locks, reads the roster, listens. An error if another service has one of them or the socket cannot be made.
     static Result<std::unique_ptr<Server>> open(const Options& options);
-    /// The same, to share these devices.
+    /// The same, with devices of the caller's choice.
     using Devices = std::vector<std::unique_ptr<device::LaneMemory>>;
     static Result<std::unique_ptr<Server>> open(const Options& options,
                                                 const std::function<Result<Devices>()>& open_devices);
     ~Server();
 
-    /// The signals that end run() are kept for it. To be called before open(): threads that the CUDA driver starts there
-    /// would take them, and the process end at once.
+    /// Blocks the signals that end run(), so that run() can read them. Call it before open(): the CUDA driver starts threads
+    /// there, and one of them would take the signal and end the process.
     static void block_signals();
     /// Until stop() or a signal.
     void run();
@@ -44,7 +44,7 @@ public:
     void step(Instant limit);
     void stop() { stopping_ = true; }
 
-    /// As if it had connected.
+    /// Takes this socket for a new connection.
     void adopt(os::Descriptor socket);
 
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
@@ -59,7 +59,7 @@ private:
         std::uint32_t job = 0;  ///< of a runner
     };
 
-    /// A client that attached over a connection, which may be closed by now, until its session is no more.
+    /// A client that attached. It is kept until its session ends, even if its connection is closed before.
     struct Attached {
         ClientHandle client;
         os::Descriptor pidfd;
@@ -72,7 +72,7 @@ private:
         ~Attached();
     };
 
-    /// A client, and the device it is on. Neither: there is none.
+    /// A client's session and the device it is on; or no client, and both are null.
     struct ClientOn {
         SharedDevice* device = nullptr;
         Session* session = nullptr;

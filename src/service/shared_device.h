@@ -43,17 +43,17 @@ public:
     const StateJournal& journal() const { return journal_; }
 
     // ---- MPS ----
-    /// As the policy and --mps want it. What whoever chose the policy should know, in a line; empty: nothing. `unserved`:
-    /// jobs that were started without it.
+    /// Starts MPS if the policy and --mps want it. Returns one line for the person who chose the policy, or nothing.
+    /// `unserved`: how many jobs run without it.
     std::string offer_mps(MpsPatience patience, std::size_t unserved);
     void find_mps_of_earlier_service();
-    /// Jobs that use it lose the device, and those that come now are better off without.
+    /// The daemon has ended. Jobs that use it lose the device; new jobs run without it.
     void mps_is_gone();
-    /// It runs on, for the jobs that use it.
+    /// The service ends, but jobs still use the daemon: it keeps running.
     void leave_mps();
-    /// Where new jobs find it; empty: they run without.
+    /// The directory of the daemon's pipes, for new jobs. Empty: they run without it.
     std::string mps_for_new_jobs() const { return mps_ && offers_mps_ ? mps_->directory() : ""; }
-    /// Where jobs that use it found it; empty: there is none.
+    /// The same, for jobs that were started with it. Empty: it is gone.
     std::string mps() const { return mps_ ? mps_->directory() : ""; }
 
 private:

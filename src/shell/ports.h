@@ -1,6 +1,6 @@
-// What the shell needs of the world. The service implements these with the machine's clock, sockets, device and files
-// (service/ports.h, and service/server.h for the connections and the device), the simulator with a world in virtual time
-// (sim/world.h). The shell cannot tell them apart.
+// What the shell needs of the world. The service implements these ports with the machine's clock, processes and files
+// (service/ports.h) and with sockets and a device (service/shared_device.h); the simulator implements them with a world in
+// virtual time (sim/world.h). The shell cannot tell them apart.
 #pragma once
 
 #include <cstddef>

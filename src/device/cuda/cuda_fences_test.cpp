@@ -6,16 +6,27 @@ namespace {
 
 using namespace on_standin;
 
+/// A client with a piece of private memory, and a stream beside the default one.
+struct OneClient {
+    World world;
+    const Standin& gpu = world.standin;
+    std::unique_ptr<ClientDevice> a = world.client();
+    cuda::Address at = 0;
+    cuda::Stream side = nullptr;
+    Stream stream = 0;  ///< the same, as fences name it
+
+    OneClient() {
+        EXPECT_TRUE(a->own->back({0, kPrivatePiece}));
+        at = reinterpret_cast<cuda::Address>(a->own->start());
+        EXPECT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
+        stream = reinterpret_cast<Stream>(side);
+    }
+};
+
 TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
     in_process([] {
-        const World world;
-        const Standin& gpu = world.standin;
-        const auto a = world.client();
-        ASSERT_TRUE(a->own->back({0, kPrivatePiece}));
-        const auto at = reinterpret_cast<cuda::Address>(a->own->start());
-        cuda::Stream side = nullptr;
-        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
-        const auto stream = reinterpret_cast<Stream>(side);
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
         EXPECT_TRUE(a->fences->passed()) << "nothing was marked";
         a->fences->drain();
 
@@ -56,14 +67,8 @@ TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
 
 TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
     in_process([] {
-        const World world;
-        const Standin& gpu = world.standin;
-        const auto a = world.client();
-        ASSERT_TRUE(a->own->back({0, kPrivatePiece}));
-        const auto at = reinterpret_cast<cuda::Address>(a->own->start());
-        cuda::Stream side = nullptr;
-        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
-        const auto stream = reinterpret_cast<Stream>(side);
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
         a->fences->turn_begins(stream);
         ASSERT_EQ(gpu.hold(side, 1), kSuccess);
         ASSERT_EQ(gpu.work(side, at, kMiB, 5, 0), kSuccess);
@@ -90,11 +95,8 @@ TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
 TEST_F(CudaMemoryTest, WhatAnotherGpusContextIsCurrentForIsDoneInOurs) {
     environment["SALUS_STANDIN_DEVICES"] = "2";
     in_process([] {
-        const World world;
-        const Standin& gpu = world.standin;
-        const auto a = world.client();
-        ASSERT_TRUE(a->own->back({0, kPrivatePiece}));
-        const auto at = reinterpret_cast<cuda::Address>(a->own->start());
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
         ASSERT_EQ(gpu.work(nullptr, at, kMiB, 5, 50'000), kSuccess);
         cuda::Context others = nullptr;
         ASSERT_EQ(gpu.retain_primary_context(&others, 1), kSuccess);
@@ -112,14 +114,8 @@ TEST_F(CudaMemoryTest, WhatAnotherGpusContextIsCurrentForIsDoneInOurs) {
 
 TEST_F(CudaMemoryTest, AStreamThatWasDestroyedIsWaitedForOnceAndForgotten) {
     in_process([] {
-        const World world;
-        const Standin& gpu = world.standin;
-        const auto a = world.client();
-        ASSERT_TRUE(a->own->back({0, kPrivatePiece}));
-        const auto at = reinterpret_cast<cuda::Address>(a->own->start());
-        cuda::Stream side = nullptr;
-        ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
-        const auto stream = reinterpret_cast<Stream>(side);
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
         ASSERT_EQ(gpu.work(side, at, kMiB, 5, 50'000), kSuccess);
         a->fences->uses(stream);
         ASSERT_EQ(gpu.stream_destroy(side), kSuccess);
@@ -137,11 +133,8 @@ TEST_F(CudaMemoryTest, AStreamThatWasDestroyedIsWaitedForOnceAndForgotten) {
 TEST_F(CudaMemoryTest, WhatCannotBeMarkedIsWaitedForAllTheSame) {
     environment["SALUS_STANDIN_FAIL"] = "cuEventCreate:1";
     in_process([] {
-        const World world;
-        const Standin& gpu = world.standin;
-        const auto a = world.client();
-        ASSERT_TRUE(a->own->back({0, kPrivatePiece}));
-        const auto at = reinterpret_cast<cuda::Address>(a->own->start());
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
         ASSERT_EQ(gpu.work(nullptr, at, kMiB, 5, 100'000), kSuccess);
         a->fences->uses(0);
         a->fences->fence();
