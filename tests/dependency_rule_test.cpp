@@ -29,7 +29,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"history", {"base", "os"}},
     {"client", {"attachment", "base", "os", "wire", "device", "salus"}},
     {"interpose", {"base", "os", "client"}},
-    {"library", {"base", "os", "wire", "client", "interpose", "salus"}},
+    {"library", {"base", "os", "wire", "device", "client", "interpose", "shim", "salus"}},
+    {"shim", {}},
     {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status"}},
     {"job", {"base", "os", "salus"}},  // salus: the public header
     {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status"}},

@@ -249,15 +249,18 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Torch, TorchMemory, ::testing::Values(0), name_of);
 
 TEST_P(TorchMemory, FourTrainingsUseTheSameEphemeralMemory) {
-    const std::vector<Example> examples = {
-        {"01_vae.py", {"--iterations", "6", "--batch", "80", "--image", "128"}},
-        {"03_resnet.py", {"--iterations", "6", "--batch", "288", "--layers", "3"}},
-        {"05_gpt.py", {"--iterations", "6", "--batch", "16", "--length", "512", "--layers", "4"}},
-        {"07_speech_ctc.py", {"--iterations", "6", "--batch", "64", "--length", "480", "--width", "32"}},
+    std::vector<Example> examples = {
+        {"01_vae.py", {"--batch", "80", "--image", "128"}},
+        {"03_resnet.py", {"--batch", "288", "--layers", "3"}},
+        {"05_gpt.py", {"--batch", "16", "--length", "512", "--layers", "4"}},
+        {"07_speech_ctc.py", {"--batch", "64", "--length", "480", "--width", "32"}},
     };
     double peaks = 0;
-    for (const Example& example : examples) {
-        const double peak = peak_alone_mib(example);
+    for (Example& example : examples) {
+        Example alone = example;
+        alone.setting.insert(alone.setting.end(), {"--iterations", "3"});      // the second has the peak
+        example.setting.insert(example.setting.end(), {"--iterations", "5"});  // the third is the first in the lane
+        const double peak = peak_alone_mib(alone);
         std::printf("%-18s alone: peak %.0f MiB\n", example.script.c_str(), peak);
         peaks += peak;
     }

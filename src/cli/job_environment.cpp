@@ -40,6 +40,15 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("CUDA_MPS_PIPE_DIRECTORY", job.place.mps_directory);
         variables.emplace_back("CUDA_MPS_LOG_DIRECTORY", job.place.mps_directory);
     }
+    if (job.memory_limit > Bytes{}) variables.emplace_back("SALUS_MEMORY", std::to_string(job.memory_limit.count));
+    if (!job.preload.empty()) variables.emplace_back("LD_PRELOAD", job.preload);
+    if (job.place.device == "cuda") {
+        // Frameworks that would take most of the GPU at once are told to grow, unless the user has decided.
+        for (const auto& [name, value] :
+             {std::pair{"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}, std::pair{"TF_FORCE_GPU_ALLOW_GROWTH", "true"}}) {
+            if (!std::getenv(name)) variables.emplace_back(name, value);
+        }
+    }
     if (const Result<Adaptor> adaptor = find_adaptor()) {
         const char* path = std::getenv("PYTHONPATH");
         variables.emplace_back("SALUS_LIBRARY", adaptor.value().library);

@@ -38,7 +38,9 @@ struct JobIdentity {
     std::uint64_t iterations = 0;  ///< 0: not known
     Duration iteration_time{};     ///< 0: not known
     std::optional<std::pair<Bytes, Bytes>> memory_hint{};
+    Bytes memory_limit{};  ///< of GPU memory; 0: none
     Place place{};
+    std::string preload{};  ///< for LD_PRELOAD: with the shim; empty: as it is
 };
 
 /// Names and values; existing variables may be extended.

@@ -23,6 +23,7 @@
 #include "cli/job_environment.h"
 #include "cli/job_logs.h"
 #include "cli/service_link.h"
+#include "cli/shim_preload.h"
 #include "cli/status_view.h"
 #include "history/command.h"
 #include "os/clock.h"
@@ -43,6 +44,8 @@ struct RunArguments {
     double weight = 1;
     std::optional<std::int64_t> iterations;
     std::string memory_hint;
+    std::string memory;
+    std::string shim = "on";
     bool detach = false;
     std::vector<std::string> command;
 };
@@ -82,6 +85,7 @@ public:
             if (!go_to_background()) return 0;
         }
         wait_for_room();
+        find_shim();
         start();
         return supervise();
     }
@@ -158,6 +162,14 @@ private:
         else if (!adaptor) complain(fmt::format("{}; {}", adaptor.error(), kEffect));
     }
 
+    /// What stands between the job and the GPU's driver.
+    void find_shim() {
+        if (place_.device != "cuda" || arguments_.shim == "off") return;
+        const Result<std::string> preload = preload_with_shim();
+        if (preload) preload_ = preload.value();
+        else complain(preload.error() + "; only PyTorch scripts share the GPU");
+    }
+
     void complain(const std::string& what) {
         if (!complained_) say(what);
         complained_ = true;
@@ -194,6 +206,8 @@ private:
             job.memory_hint = {*parse_bytes(parts[0]), *parse_bytes(parts[1])};
         }
         job.place = place_;
+        if (!arguments_.memory.empty()) job.memory_limit = *parse_bytes(arguments_.memory);
+        job.preload = preload_;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
         if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
@@ -223,6 +237,7 @@ private:
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
+                if (connection_) wire::send(connection_.get(), wire::Interrupted{});
                 const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
                 // The terminal sends its signals to the job, too.
                 if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));
@@ -281,7 +296,8 @@ private:
     os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
-    bool waits_ = false;  ///< for Start
+    std::string preload_;  ///< for LD_PRELOAD
+    bool waits_ = false;   ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
@@ -317,6 +333,13 @@ void check(RunArguments& a) {
         throw UsageError{fmt::format("--priority must be from -1000000 to 1000000; got '{}'", a.priority)};
     if (a.iterations && (*a.iterations < 1 || *a.iterations > kIterationsMax))
         throw UsageError{fmt::format("--iterations must be from 1 to {}; got '{}'", kIterationsMax, *a.iterations)};
+    if (a.shim != "on" && a.shim != "off") throw UsageError{fmt::format("--shim must be on or off; got '{}'", a.shim)};
+    if (!a.memory.empty()) {
+        const auto limit = parse_bytes(a.memory);
+        if (!limit || *limit < mebibytes(1) || *limit > kHintMax)
+            throw UsageError{fmt::format("--memory must be at least 1MiB, such as 8GiB; got '{}'", a.memory)};
+        if (a.shim == "off") throw UsageError{"--memory needs the shim; it cannot be used with --shim off"};
+    }
     if (a.memory_hint.empty()) return;
     const auto parts = split(a.memory_hint, '+');
     const auto is_size = [](std::string_view text) { return parse_bytes(text).value_or(kHintMax + Bytes{1}) <= kHintMax; };
@@ -338,6 +361,12 @@ void add_run_command(CLI::App& program, Action& action) {
     run->add_option("--memory-hint", a->memory_hint,
                     "Persistent and ephemeral memory, such as 200MiB+2GiB; saves learning them")
         ->type_name("P+T");
+    run->add_option("--memory", a->memory, "Most GPU memory that each process of the job may allocate, such as 8GiB")
+        ->type_name("SIZE");
+    run->add_option("--shim", a->shim,
+                    "on: the job's calls of the GPU's driver pass through Salus; off: only PyTorch shares")
+        ->type_name("on|off")
+        ->capture_default_str();
     run->add_flag("--detach", a->detach, "Run in the background and write a log (salus logs)");
     run->add_option("command", a->command, "The command and its arguments, after --");
     run->positionals_at_end();

@@ -183,9 +183,12 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));
     cells.iterations = std::to_string(activity.iterations);
-    if (const auto& length = activity.length)
+    const bool by_launches = activity.launches > 0;
+    if (by_launches) cells.iterations = "by launches";
+    if (const auto& length = activity.length; length && !by_launches)
         cells.iterations += (length->is_past ? "/~" : "/") + std::to_string(length->iterations);
-    if (activity.left) cells.left = format_seconds(activity.left->seconds());
+    if (by_launches) cells.rate = kMissing;
+    if (activity.left && !by_launches) cells.left = format_seconds(activity.left->seconds());
     cells.persistent = format_bytes(activity.persistent);
     cells.ephemeral = format_bytes(activity.ephemeral);
     cells.waited = format_seconds(activity.waited.seconds());

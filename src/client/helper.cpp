@@ -6,6 +6,7 @@
 #include "client/process_client.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/futex.h"
 #include "os/poll.h"
 #include "os/socket.h"
 
@@ -58,6 +59,10 @@ bool ProcessClient::handle(wire::Received received) {
         on(*answer);
     } else if (const auto* refuse = std::get_if<wire::Refuse>(&received.message)) {
         on(*refuse);
+    } else if (std::holds_alternative<wire::Hurry>(received.message)) {
+        constexpr std::uint64_t kSignalIsHandledNs = 5'000'000'000;
+        hurries_until_ns_ = os::now_ns() + kSignalIsHandledNs;
+        os::wake_all(page_->word);
     } else {
         serve(received.message, pieces_of(received));
     }

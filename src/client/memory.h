@@ -101,6 +101,18 @@ public:
     /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
     bool boundary();
 
+    // ---- work that needs no memory of ours: marks for client/launches.h ----
+    bool captures(device::Stream stream) { return device_.fences->captures(stream); }
+    void launches_on(device::Stream stream) {
+        const Books books = open_books();
+        work_.launches_on(stream);
+    }
+    void mark_launches() {
+        const Books books = open_books();
+        work_.mark();
+    }
+    bool launches_passed() { return device_.fences->passed(); }
+
     /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
     void mispredict_every(std::uint64_t iterations) { profile_.mispredict_every(iterations); }
     /// For tests: what Note [Streams] forbids is done.

@@ -68,7 +68,9 @@ ProcessClient::ProcessClient(Identity identity)
     : identity_(std::move(identity)), generation_([] {
           static std::atomic<unsigned> clients{0};
           return ++clients;
-      }()) {}
+      }()) {
+    holds_ = identity_.holds;
+}
 
 ProcessClient::~ProcessClient() {
     if (helper_.is_there()) {
@@ -76,6 +78,7 @@ ProcessClient::~ProcessClient() {
         signal_through(stop_);
         helper_.join();
     }
+    take_turns_by_launches(false);
     if (substitute_.is_there()) {
         alone_ = true;  // it gives up
         substitute_.join();
@@ -112,8 +115,13 @@ Result<bool> ProcessClient::connect(bool again) {
     Result<os::Descriptor> socket = os::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
-    if (stays_here_) attach.flags |= wire::Attach::kUnpageable;
-    if (memory_) {
+    if (stays_here_ || identity_.without_memory) attach.flags |= wire::Attach::kUnpageable;
+    if (identity_.without_memory) {  // nothing to learn: it has no T
+        attach.flags |= wire::Attach::kProfiled;
+        attach.persistent = holds_;
+        attach.ephemeral = 0;
+    }
+    if (memory_ && !identity_.without_memory) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
     }
@@ -148,8 +156,11 @@ Result<bool> ProcessClient::connect(bool again) {
     }
     if (!memory_) {
         const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
+        capacity_ = welcome->capacity;
         device_name_ = std::string(welcome->device.view());
-        auto device = device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
+        auto device = identity_.without_memory
+                          ? device::open_device_without_memory(device_name_)
+                          : device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
@@ -317,6 +328,10 @@ salus_status ProcessClient::begin(std::uint64_t at_most_ns, std::uint64_t kind, 
 salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join) {
     if (tls.known != generation_) note_thread();
     if (refused_) return SALUS_TOO_LARGE;
+    if (!has_begun_.load(std::memory_order_relaxed)) [[unlikely]] {
+        has_begun_ = true;
+        take_turns_by_launches(false);  // it shows its iterations
+    }
     // Most begins find the grant where they left it, and need no lock.
     const std::optional<Turns::Entry> at_once = turns_->try_begin();
     const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);
@@ -358,7 +373,9 @@ bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
 bool ProcessClient::tidy() {
     boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // nobody else writes it
     try {
-        return memory_->boundary();
+        const bool clean = memory_->boundary();
+        if (identity_.without_memory) state_holdings();
+        return clean;
     } catch (const std::exception& error) {
         fail(error.what());
         return false;
@@ -391,12 +408,21 @@ void ProcessClient::forgo() {
     if (substitute_waits_.exchange(true)) return;  // there is one already
     substitute_.join();
     const auto wait_instead = [](void* self) -> void* {
-        auto* client = static_cast<ProcessClient*>(self);
-        if (client->begin() == SALUS_OK) client->end({0});
-        client->substitute_waits_ = false;
+        static_cast<ProcessClient*>(self)->wait_instead();
         return nullptr;
     };
     if (!substitute_.start(wait_instead, this)) substitute_waits_ = false;
+}
+
+/// Takes the grant that the word asks for, and gives it back.
+void ProcessClient::wait_instead() {
+    const Turns::Entry entry = turns_->begin({[this] { return alone_ || refused_; }});
+    if (entry == Turns::Entry::kNewTurn) {
+        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+        memory_->turn_begins();
+    }
+    if (entry != Turns::Entry::kGivenUp) leave_iteration();
+    substitute_waits_ = false;
 }
 
 void ProcessClient::count(std::uint64_t iterations) {
@@ -417,6 +443,68 @@ salus_status ProcessClient::end(Turns::Count count) {
     const bool inside = turns_->end(
         device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
     return inside ? SALUS_OK : SALUS_MISUSE;
+}
+
+// ------------------------------------------------------------------------------------------------------------ launches
+
+void ProcessClient::take_turns_by_launches(bool on) {
+    if (by_launches_.exchange(on) && !on) launches_.stop();
+}
+
+// Note [Signals while a launch waits]
+// A thread that waits inside a call of the driver cannot handle a signal as its program would: Python's handlers run between
+// bytecodes, perhaps in another thread, which waits for this launch. So a launch goes ahead without its turn soon after a
+// signal was caught by the thread that waits, or after the service has told that the job was sent one (wire::Hurry). A
+// client whose launches take turns has nothing in a lane: to go ahead is safe, and unfair for a moment.
+LaunchTurns::Entered ProcessClient::enter_iteration() {
+    constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+    if (in_child_) return Entered::kWithout;
+    std::uint64_t go_ahead_at = Turns::kForEver;
+    for (;;) {
+        const std::uint64_t now = os::now_ns();
+        const auto goes_ahead = [&] {
+            return alone_ || refused_ || !by_launches_ || os::now_ns() < hurries_until_ns_.load(std::memory_order_relaxed);
+        };
+        if (goes_ahead() || now >= go_ahead_at) break;
+        const Turns::Entry entry = turns_->begin({goes_ahead}, go_ahead_at - now);
+        if (entry == Turns::Entry::kWaiting) go_ahead_at = std::min(go_ahead_at, os::now_ns() + kPatienceNs);
+        if (entry == Turns::Entry::kNewTurn) memory_->turn_begins();
+        if (entry == Turns::Entry::kNewTurn && device_->pace) device_->pace->restart();
+        if (entry == Turns::Entry::kNewTurn || entry == Turns::Entry::kJoined) return Entered::kYes;
+    }
+    forgo();
+    return Entered::kWithout;
+}
+
+void ProcessClient::leave_iteration() {
+    if (by_launches_) page_->launches.store(launches_.count(), std::memory_order_relaxed);
+    // Of a client with memory in windows of ours the first ones are still to be learned from.
+    turns_->end(
+        device_->traits.asynchronous, {identity_.without_memory ? 0u : 1u}, [this] { return tidy(); }, [this] { drain(); });
+}
+
+void ProcessClient::holds(std::uint64_t bytes) {
+    constexpr std::uint64_t kWorthTelling = std::uint64_t{16} << 20;
+    holds_ = bytes;
+    if (!identity_.without_memory || in_child_ || alone_) return;
+    state_holdings();
+    std::uint64_t told = held_told_;
+    if (bytes < told + kWorthTelling || !held_told_.compare_exchange_strong(told, bytes)) return;
+    observe(bytes);
+}
+
+/// What Memory would put on the page, for memory that it does not manage.
+void ProcessClient::state_holdings() {
+    const std::uint64_t bytes = holds_;
+    page_->held_bytes.store(bytes, std::memory_order_relaxed);
+    page_->private_bytes.store(bytes, std::memory_order_relaxed);
+    page_->wanted_persistent.store(bytes, std::memory_order_relaxed);
+    page_->wanted_ephemeral.store(0, std::memory_order_relaxed);
+}
+
+std::optional<ProcessClient::Room> ProcessClient::room() const {
+    if (in_child_ || alone_ || capacity_ == 0) return std::nullopt;
+    return Room{capacity_, page_->others_hold.load(std::memory_order_relaxed)};
 }
 
 // -------------------------------------------------------------------------------------------------------------- memory
@@ -525,6 +613,7 @@ void ProcessClient::after_fork_in_child() {
     if (in_child_) return;
     if (memory_) memory_->after_fork_in_child();
     helper_.forget();
+    launches_.forget();
     substitute_.forget();
     substitute_waits_ = false;
     std::construct_at(&answered_);  // a thread of the parent's may wait on it; its end would wait for that one

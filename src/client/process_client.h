@@ -15,6 +15,7 @@
 #include "attachment/asking.h"
 #include "attachment/requests.h"
 #include "base/result.h"
+#include "client/launches.h"
 #include "client/memory.h"
 #include "client/own_thread.h"
 #include "client/threads_inside.h"
@@ -32,9 +33,11 @@ namespace salus::client {
 struct Identity {
     std::string socket;
     wire::Attach attach;
+    bool without_memory = false;  ///< the program's memory is its own; only its launches are to take turns
+    std::uint64_t holds = 0;      ///< ... and it has so much by now
 };
 
-class ProcessClient : public Provider {
+class ProcessClient : public Provider, private LaunchTurns {
 public:
     explicit ProcessClient(Identity identity);
     ~ProcessClient() override;
@@ -67,6 +70,23 @@ public:
     int device_ordinal() const { return device_ ? device_->ordinal : 0; }
     void free(void* block);
     std::uint64_t give_back();
+
+    // ---- what the shim tells (client/launches.h) ----
+    /// From now on launches wait for the turn; or no longer.
+    void take_turns_by_launches(bool on);
+    bool takes_turns_by_launches() const { return by_launches_.load(std::memory_order_acquire); }
+    /// Whether a thread has ever entered an iteration by itself.
+    bool has_begun() const { return has_begun_.load(std::memory_order_relaxed); }
+    void launch_begins(device::Stream stream) { launches_.begin(stream); }
+    void launch_ends() { launches_.end(); }
+    /// So much the program has taken from the driver itself.
+    void holds(std::uint64_t bytes);
+    /// The memory that the job may have, and what the others have; nothing without a service.
+    struct Room {
+        std::uint64_t capacity = 0, others_hold = 0;
+    };
+    std::optional<Room> room() const;
+
     bool in_lane(const void* block);
     void read_counters(salus_counters& counters);
     /// REQUIRES: no thread is inside an iteration.
@@ -97,6 +117,21 @@ private:
     // ---- Provider ----
     bool ask(Needs all) override;
     void observe(std::uint64_t persistent) override;
+
+    // ---- LaunchTurns ----
+    Entered enter_iteration() override;
+    void leave_iteration() override;
+    bool is_wanted_back() const override { return turns_->word().yield; }
+    bool has_company() const override { return page_->others.load(std::memory_order_relaxed) > 0; }
+    bool captures(device::Stream stream) override { return memory_->captures(stream); }
+    void launches_on(device::Stream stream) override { memory_->launches_on(stream); }
+    void mark() override { memory_->mark_launches(); }
+    bool passed() override { return memory_->launches_passed(); }
+    void keep_pace(device::Stream stream) override {
+        if (device_->pace) device_->pace->keep(stream);
+    }
+    void state_holdings();
+    void wait_instead();
 
     salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join);
     Turns::Entry wait_to_begin(std::uint64_t at_most_ns, bool join);
@@ -167,6 +202,13 @@ private:
     std::atomic<bool> stays_here_{false};    ///< its memory is never to be paged out
     std::atomic<int> delegating_{0};
     ThreadsInside threads_inside_;  ///< once there are several
+    std::atomic<bool> has_begun_{false};
+    std::atomic<bool> by_launches_{false};
+    std::atomic<std::uint64_t> hurries_until_ns_{0};  ///< the job was sent a signal, which its threads are to handle
+    std::uint64_t capacity_ = 0;                      ///< of the device, by the service's Welcome
+    std::atomic<std::uint64_t> holds_{0};             ///< taken from the driver by the program itself
+    std::atomic<std::uint64_t> held_told_{0};
+    Launches launches_{*this};
     std::mutex insist_mutex_;
     std::uint64_t insists_since_ns_ = 0;  ///< threads were let in although the grant is wanted back, first at this time ...
     std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries

@@ -71,10 +71,12 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
     if (!left.last && left.was_inside && count.own) turn_.count(count.iterations);
     if (!left.last) return left.was_inside;
 
-    const std::uint64_t now = os::now_ns();
     const bool clean = tidy();
-    turn_.finish(now, count.iterations);
-    attachment::TurnSteps::Settled settled = turn_.settle(clean, /*drained=*/!asynchronous);
+    // A turn that goes back lasts until the device has done its work, and that time is charged, too.
+    const bool drains = asynchronous && clean && turn_.word().yield;
+    if (drains) drain();
+    turn_.finish(os::now_ns(), count.iterations);
+    attachment::TurnSteps::Settled settled = turn_.settle(clean, drains || !asynchronous);
     if (settled.must_drain) {
         drain();
         settled = turn_.settle(clean, /*drained=*/true);

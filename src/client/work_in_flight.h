@@ -45,6 +45,9 @@ public:
     device::Fences::Order order_after_home(device::Stream stream) { return fences_.order(home_, stream); }
     void move_home(device::Stream stream) { home_ = stream; }
 
+    // ---- work that needs no memory of ours ----
+    void launches_on(device::Stream stream) { fences_.uses(stream); }
+
     // ---- marks ----
     using Mark = std::uint64_t;
     /// The last one. What is freed now is free for good when a later one has passed.

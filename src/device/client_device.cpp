@@ -10,4 +10,9 @@ Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, 
     return Error{"this version of Salus knows no device \"" + std::string(name) + "\""};
 }
 
+Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name) {
+    if (name == kCudaTraits.name) return make_cuda_device_without_memory();
+    return Error{"the service does not share a GPU"};
+}
+
 }  // namespace salus::device

@@ -184,6 +184,8 @@ public:
         kNotNow,
         kGone,  ///< the first stream was destroyed, perhaps with work in flight; only drain_everything() waits for that work
     };
+    /// The stream records what it is given as a graph, and runs none of it now.
+    virtual bool captures(Stream) { return false; }
     /// Makes later work on `second` wait for the work given to `first` so far.
     virtual Order order(Stream /*first*/, Stream /*second*/) { return Order::kDone; }
     /// Marks the work given to the streams so far. False: one of them captures a graph. Its work from before the capture
@@ -202,6 +204,17 @@ public:
     virtual std::optional<std::uint64_t> ns_lost() { return std::nullopt; }
 };
 
+/// Keeps a program from running far ahead of the device: who waits for the end of its turn waits for all of that. Any
+/// thread.
+class Pace {
+public:
+    virtual ~Pace() = default;
+    /// A launch on this stream is about to come. Waits while the stream has more in flight than a turn should last.
+    virtual void keep(Stream) = 0;
+    /// A turn has begun: the time since the last one says nothing about launches.
+    virtual void restart() = 0;
+};
+
 /// A client's side of a device. The windows are of one size.
 struct ClientDevice {
     Traits traits;
@@ -209,8 +222,13 @@ struct ClientDevice {
     std::unique_ptr<LaneWindow> lane;
     std::unique_ptr<PrivateWindow> own;
     std::unique_ptr<Pager> pager;    ///< none: its memory cannot be paged out
+    std::unique_ptr<Pace> pace;      ///< none: work does not run ahead
     std::unique_ptr<Fences> fences;  ///< last member, so destroyed first: it waits for the work that uses the memory
 };
+
+/// The side of a client that leaves its memory to the program: it has no windows to speak of, only fences, in the context
+/// that is the calling thread's current one. REQUIRES: there is one. The error is one line.
+Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name);
 
 /// Creates the device by the name in the service's Welcome. The windows suit a device of this capacity. The error is one
 /// line.

@@ -15,14 +15,11 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "client/process_client.h"
+#include "device/cuda/driver.h"
 #include "interpose/allocator.h"
+#include "library/process.h"
 #include "os/places.h"
 #include "os/trust.h"
-
-struct salus_client {
-    explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
-    salus::client::ProcessClient client;
-};
 
 namespace {
 
@@ -31,7 +28,9 @@ using salus::client::Kind;
 
 constexpr const char* kTooLarge = "this job is too large for the device";
 
-std::atomic<salus_client*> the_client{nullptr};
+using salus::library::the_client;
+
+std::atomic<salus_client*> attached_client{nullptr};
 thread_local char error_text[256] = "";
 
 salus_status failed(salus_status status, const char* why) {
@@ -78,17 +77,18 @@ Identity identity_from(const salus_options& options) {
 }
 
 void before_fork() {
-    if (salus_client* client = the_client.load()) client->client.before_fork();
+    if (salus_client* client = the_client()) client->client.before_fork();
 }
 void after_fork_in_parent() {
-    if (salus_client* client = the_client.load()) client->client.after_fork_in_parent();
+    if (salus_client* client = the_client()) client->client.after_fork_in_parent();
 }
 void after_fork_in_child() {
-    if (salus_client* client = the_client.load()) client->client.after_fork_in_child();
+    salus::library::forget_launches();
+    if (salus_client* client = the_client()) client->client.after_fork_in_child();
 }
 
 void before_exit() {
-    if (salus_client* client = the_client.load()) client->client.exits();
+    if (salus_client* client = the_client()) client->client.exits();
 }
 
 /// Runs `call`; whatever it throws ends here, and the client leaves the service.
@@ -106,7 +106,56 @@ Result guarded(salus_client* client, Result otherwise, const Call& call) {
     return otherwise;
 }
 
+/// See salus_attach.
+salus_status attach(Identity identity, salus_client** client) {
+    static const salus::CheckHandler before = salus::set_check_handler(salus::throw_check_failure);
+    static_cast<void>(before);
+    auto made = std::make_unique<salus_client>(std::move(identity));
+    const char* text = environment("SALUS_DISABLE");
+    const bool disabled = text && std::strcmp(text, "0") != 0;
+    salus_client* nobody = nullptr;  // threads may attach at once
+    if (!disabled && !attached_client.compare_exchange_strong(nobody, made.get()))
+        return failed(SALUS_MISUSE, "this process is already attached");
+    *client = made.release();
+    if (disabled) return SALUS_OK;
+    static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if (registered != 0) return failed(SALUS_SYSTEM, "cannot install fork handlers");
+    const salus::Result<bool> attached = (*client)->client.attach();
+    // After the driver was started, so that this runs before the driver's own end; without it others wait a little longer.
+    static const int at_exit = std::atexit(before_exit);
+    static_cast<void>(at_exit);
+    return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
+}
+
 }  // namespace
+
+namespace salus::library {
+
+salus_client* the_client() { return attached_client.load(); }
+
+salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not) {
+    try {
+        Identity identity = identity_from({});
+        identity.without_memory = true;
+        identity.holds = holds;
+        salus_client* client = nullptr;
+        const salus_status status = attach(std::move(identity), &client);
+        if (status == SALUS_OK) return client;
+        if (status == SALUS_MISUSE) return nullptr;
+    } catch (const std::exception& error) {
+        failed(SALUS_SYSTEM, error.what());
+    }
+    why_not = error_text;
+    return nullptr;
+}
+
+bool has_context() {
+    const Result<const device::cuda::Driver*> driver = device::cuda::driver();
+    device::cuda::Context context = nullptr;
+    return driver && driver.value()->get_current(&context) == device::cuda::kSuccess && context;
+}
+
+}  // namespace salus::library
 
 extern "C" {
 
@@ -116,24 +165,7 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
     salus_options all{};
     if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
     try {
-        static const salus::CheckHandler before = salus::set_check_handler(salus::throw_check_failure);
-        static_cast<void>(before);
-        auto made = std::make_unique<salus_client>(identity_from(all));
-        const char* text = environment("SALUS_DISABLE");
-        const bool disabled = text && std::strcmp(text, "0") != 0;
-        salus_client* nobody = nullptr;  // threads may attach at once
-        if (!disabled && !the_client.compare_exchange_strong(nobody, made.get()))
-            return failed(SALUS_MISUSE, "this process is already attached");
-        *client = made.release();
-        if (disabled) return SALUS_OK;
-        static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        if (registered != 0) return failed(SALUS_SYSTEM, "cannot install fork handlers");
-        const salus::Result<bool> attached = (*client)->client.attach();
-        // After the driver was started, so that this runs before the driver's own end; without it others wait a little
-        // longer.
-        static const int at_exit = std::atexit(before_exit);
-        static_cast<void>(at_exit);
-        return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
+        return attach(identity_from(all), client);
     } catch (const std::exception& error) {
         return failed(SALUS_SYSTEM, error.what());
     }
@@ -266,7 +298,7 @@ uint64_t salus_give_back(salus_client* client) {
 }
 
 salus_status salus_interpose(salus_client* client, const char* library) {
-    if (!client || !library || client != the_client.load()) return failed(SALUS_MISUSE, "no client, or no library");
+    if (!client || !library || client != the_client()) return failed(SALUS_MISUSE, "no client, or no library");
     return guarded(client, SALUS_SYSTEM, [&] {
         const salus::Result<bool> done = salus::interpose::allocator_of(library, client->client);
         return done ? SALUS_OK : failed(SALUS_MISUSE, done.error().c_str());
@@ -303,7 +335,7 @@ salus_status salus_detach(salus_client* client) {
     if (salus::interpose::uses(client->client)) return failed(SALUS_MISUSE, "a library allocates from this client");
     if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
     salus_client* self = client;
-    the_client.compare_exchange_strong(self, nullptr);
+    attached_client.compare_exchange_strong(self, nullptr);
     if (!client->client.must_stay()) delete client;
     return SALUS_OK;
 }

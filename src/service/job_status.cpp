@@ -93,6 +93,7 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.evacuations = page.evacuations;
     activity.page_outs = page.page_outs;
     activity.boundaries_delayed = page.boundaries_delayed;
+    activity.launches = page.launches;
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);

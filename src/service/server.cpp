@@ -363,7 +363,8 @@ void Server::read_from(Connection& connection) {
 
 bool Server::handle(Connection& connection, wire::Received& received) {
     if (const ClientOn client = client_of(connection)) return client.shell().message(*client.session, received.message);
-    if (connection.job != 0) {  // a runner has one thing more to say
+    if (connection.job != 0) {  // its runner
+        if (std::holds_alternative<wire::Interrupted>(received.message)) return hurry(connection.job);
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
     }
@@ -461,6 +462,12 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
         device.shell().announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
     running.waits = starts ? 0 : 1;
     return wire::send(connection.socket.get(), running);
+}
+
+/// Its clients are told; see Note [Signals while a launch waits].
+bool Server::hurry(std::uint32_t job) {
+    for (const ClientOn& client : clients_of(job)) send(client.session->connection, wire::Hurry{}, {});
+    return true;
 }
 
 /// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.

@@ -100,6 +100,7 @@ private:
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
     bool run_job(Connection& connection, const wire::Run& run);
+    bool hurry(std::uint32_t job);
     void end_job(const Connection& connection, const wire::Ended& ended);
     void close(std::uint32_t id);
     ClientOn find(const ClientHandle& handle);

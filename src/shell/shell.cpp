@@ -121,7 +121,24 @@ void Shell::deliver(const Event& event) {
         std::visit([this](const auto& a) { perform(a); }, action);
     }
     wake_granted();
+    tell_of_others();
     ports_.journal.record(event, at, actions);
+}
+
+/// What a program that asks the driver for free memory is to hear depends on it.
+void Shell::tell_of_others() {
+    const Bytes reserved = engine_.reserved();
+    const bool same = reserved == reserved_shown_ && sessions_.size() == sessions_shown_;
+    reserved_shown_ = reserved;
+    sessions_shown_ = sessions_.size();
+    if (same) return;
+    for (const auto& [id, session] : sessions_) {
+        const Client* client = engine_.find(id);
+        const Bytes others = client ? reserved - client->reserved() : reserved;
+        session->page->others.store(sessions_.size() - 1, std::memory_order_relaxed);
+        session->page->others_hold.store(static_cast<std::uint64_t>(std::max(others, Bytes{}).count),
+                                         std::memory_order_relaxed);
+    }
 }
 
 /// How far it has come since the engine last heard, if there is anything to tell.
@@ -343,6 +360,7 @@ void Shell::renew_lane_of(const Client& client, const Session& session) {
 void Shell::remove(Session& session) {
     sessions_.erase(session.id);
     roster_changed_ = true;
+    tell_of_others();
 }
 
 void Shell::expect(Session& session, const RunFigures& past) {

@@ -151,6 +151,7 @@ private:
     // ---- events in ----
     void feed(const Event& event);
     void deliver(const Event& event);
+    void tell_of_others();
     void tell_progress(Session& session);
     void tell_progress_of_holders();
     void turn_is_over(Session& session);
@@ -214,6 +215,8 @@ private:
     std::map<JobId, ConnectionId> runners_;  ///< of jobs that were announced
     std::deque<Event> outbox_;               ///< what performing actions brought about
     bool delivering_ = false;
+    Bytes reserved_shown_;            ///< on the clients' pages
+    std::size_t sessions_shown_ = 0;  ///< ...
     std::vector<ClientId> to_wake_;
     std::map<LaneId, Bytes> lanes_;     ///< provided by the device
     std::vector<RosterEntry> orphans_;  ///< clients of the service before this one

@@ -235,18 +235,6 @@ void Simulation::disturb(const Disturbance& d) {
 
 // ------------------------------------------------------------------------------------------------------- the service
 
-/// Every call into the shell. It sees pages as they are now; what it says is taken in by the clients right after.
-template <typename Call>
-void Simulation::with_shell(const Call& call) {
-    publish_iterations();
-    if (options_.tells_usage) publish_memory();
-    call();
-    withdraw_ended_jobs();
-    take_in_news();
-    look_after_processes();
-    for (Observer* observer : observers_) observer->after_call(*this);
-}
-
 void Simulation::take_in_news() {
     while (world_.has_news()) {
         for (const World::Mail& mail : world_.take_mail()) {

@@ -187,8 +187,17 @@ private:
     void disturb(const Disturbance& disturbance);
     void start_service();
     void kill_service(Duration down_for);
+    /// Every call into the shell. It sees pages as they are now; what it says is taken in by the clients right after.
     template <typename Call>
-    void with_shell(const Call& call);
+    void with_shell(const Call& call) {
+        publish_iterations();
+        if (options_.tells_usage) publish_memory();
+        call();
+        withdraw_ended_jobs();
+        take_in_news();
+        look_after_processes();
+        for (Observer* observer : observers_) observer->after_call(*this);
+    }
     void take_in_news();
     void recorded(const Event& event, Instant at, std::span<const Action> actions);
     void note_memory();

@@ -221,6 +221,7 @@ void list(Fields& fields, S& activity) {
     fields("evacuations", activity.evacuations);
     fields("page_outs", activity.page_outs);
     fields("boundaries_delayed", activity.boundaries_delayed);
+    fields("launches", activity.launches);
     fields("priority", activity.priority);
     fields("weight", activity.weight);
     fields("memory_time_gib_s", activity.memory_time_gib_s);

@@ -79,6 +79,7 @@ struct Activity {
     std::uint64_t evacuations = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t boundaries_delayed = 0;
+    std::uint64_t launches = 0;  ///< of one that shows no iterations, and takes turns by launches
     int priority = 0;
     double weight = 1;
     double memory_time_gib_s = 0;

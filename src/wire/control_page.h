@@ -29,6 +29,8 @@ struct ControlPage {
     /// Written by the service before each grant: the private memory that the client may use in the turn, in all. Here and
     /// not in a message, since the grant would overtake that.
     alignas(64) std::atomic<std::uint64_t> allowed_private{0};
+    std::atomic<std::uint64_t> others{0};       ///< by the service: how many other clients there are ...
+    std::atomic<std::uint64_t> others_hold{0};  ///< ... and the memory that they and the lanes have reserved
 
     /// By the client: what the start of a turn costs it, drawn from its last turns; 0: not known.
     alignas(64) std::atomic<std::uint64_t> turn_cost_ns{0};
@@ -41,6 +43,7 @@ struct ControlPage {
     std::atomic<std::uint64_t> evacuations{0};
     std::atomic<std::uint64_t> evacuated_bytes{0};
     std::atomic<std::uint64_t> page_outs{0};
+    std::atomic<std::uint64_t> launches{0};            ///< of a client that takes turns by launches
     std::atomic<std::uint64_t> boundaries_delayed{0};  ///< hand-overs put off because a block could not be moved out
 };
 

@@ -134,6 +134,10 @@ struct PageOut {
 struct PageIn {
     static constexpr std::uint16_t kType = 28;
 };
+/// The job was sent a signal, which its threads are to handle: launches that wait for the turn go ahead without.
+struct Hurry {
+    static constexpr std::uint16_t kType = 31;
+};
 /// It could never fit: its begin() fails from now on.
 struct Refuse {
     static constexpr std::uint16_t kType = 29;
@@ -174,6 +178,10 @@ struct Waits {
     Text<32> reason;
     Text<64> behind;  ///< the name of the job that it waits for; empty: none, or not known
     std::uint32_t behind_job = 0;
+};
+/// The job is sent a signal that may end it.
+struct Interrupted {
+    static constexpr std::uint16_t kType = 47;
 };
 /// The command of `salus run` has ended. The service writes the run down, then closes the connection.
 struct Ended {
@@ -235,10 +243,10 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry, LanePieces,
-                 MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Refuse, Run, Running, Start, Waits, Ended,
-                 AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
+                             LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Refuse, Run,
+                             Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace, StopService,
+                             PauseJob, ResumeJob, KillJob, SetJob, Answer>;
 
 /// What the command line may ask, by itself or for its user.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob>;

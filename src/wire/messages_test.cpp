@@ -39,6 +39,8 @@ auto fields(const Revoke&) { return std::tuple(); }
 auto fields(const NeedAnswer& m) { return std::tuple(m.need, m.given, m.persistent); }
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
+auto fields(const Hurry&) { return std::tuple(); }
+auto fields(const Interrupted&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited);
@@ -99,11 +101,13 @@ std::vector<Message> examples() {
             NeedAnswer{7, 1, kLarge},
             PageOut{},
             PageIn{},
+            Hurry{},
             Refuse{kLarge, kLarge + 1},
             run,
             Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
             Start{},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
+            Interrupted{},
             Ended{-9, kLarge},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},

@@ -3,6 +3,41 @@
 #include "device/cuda/cuda_windows.h"
 
 namespace salus::device {
+namespace {
+
+class NoLane : public LaneWindow {
+public:
+    NoLane() : LaneWindow(nullptr, 0) {}
+    bool add_memory(std::size_t, std::vector<os::Descriptor>) override { return true; }
+    bool resize(std::uint64_t) override { return true; }
+    void drop() override {}
+    bool make_private(Range) override { return false; }
+    bool restore(Range) override { return false; }
+};
+
+class NoMemory : public PrivateWindow {
+public:
+    NoMemory() : PrivateWindow(nullptr, 0) {}
+    bool back(Range) override { return false; }
+    void discard(Range) override {}
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory() {
+    const Result<const cuda::Driver*> driver = cuda::driver();
+    if (!driver) return Error{driver.error()};
+    cuda::ClientContext context{driver.value(), nullptr, {}, {}};
+    const cuda::Status status = driver.value()->get_current(&context.context);
+    if (status != cuda::kSuccess || !context.context) return Error{"this thread has no context on the GPU"};
+    auto device = std::make_unique<ClientDevice>();
+    device->traits = kCudaTraits;
+    device->lane = std::make_unique<NoLane>();
+    device->own = std::make_unique<NoMemory>();
+    device->pace = make_cuda_pace(context);
+    device->fences = make_cuda_fences(context);
+    return device;
+}
 
 Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid) {
     const Result<cuda::Gpu> opened = cuda::open_gpu(uuid);
@@ -24,6 +59,7 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, co
     device->ordinal = gpu.ordinal;
     device->lane = make_cuda_lane_window(context, std::move(lane).value(), size);
     device->own = make_cuda_private_window(context, std::move(own).value(), size);
+    device->pace = make_cuda_pace(context);
     device->fences = make_cuda_fences(context);
     return device;
 }

@@ -18,4 +18,7 @@ inline constexpr Traits kCudaTraits{.name = "cuda", .asynchronous = true, .has_c
 /// The error is one line.
 Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid);
 
+/// Fences in the calling thread's current context, whichever that is, and windows of no size. REQUIRES: there is a context.
+Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory();
+
 }  // namespace salus::device

@@ -32,6 +32,11 @@ public:
         if (std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
     }
 
+    bool captures(Stream stream) override {
+        const cuda::InContext in_context(context_);
+        return state_of(stream) == StreamState::kCaptures;
+    }
+
     Order order(Stream first, Stream second) override {
         const cuda::ContextScope scope(context_);
         const StreamState state = state_of(first);

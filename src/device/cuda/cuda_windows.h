@@ -14,5 +14,6 @@ std::unique_ptr<LaneWindow> make_cuda_lane_window(const cuda::ClientContext& con
 std::unique_ptr<PrivateWindow> make_cuda_private_window(const cuda::ClientContext& context, cuda::Reservation space,
                                                         std::uint64_t size);
 std::unique_ptr<Fences> make_cuda_fences(const cuda::ClientContext& context);
+std::unique_ptr<Pace> make_cuda_pace(const cuda::ClientContext& context);
 
 }  // namespace salus::device

@@ -12,15 +12,21 @@ struct Loaded {
     std::string why_not;
 };
 
+/// Where the shim stands before the driver (src/shim), it says what the real functions are: our own calls are not the
+/// program's.
+using RealFunction = void* (*)(const char* symbol);
+
 Loaded load() {
     Loaded loaded;
+    const auto behind_shim = reinterpret_cast<RealFunction>(::dlsym(RTLD_DEFAULT, "salus_shim_real"));
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         loaded.why_not = "no CUDA driver found (libcuda.so.1)";
         return loaded;
     }
-#define SALUS_CUDA_LOOK_UP(member, symbol, parameters)                                                 \
-    loaded.driver.member = reinterpret_cast<decltype(loaded.driver.member)>(::dlsym(library, symbol)); \
+    const auto look_up = [&](const char* symbol) { return behind_shim ? behind_shim(symbol) : ::dlsym(library, symbol); };
+#define SALUS_CUDA_LOOK_UP(member, symbol, parameters)                                        \
+    loaded.driver.member = reinterpret_cast<decltype(loaded.driver.member)>(look_up(symbol)); \
     if (!loaded.driver.member) loaded.why_not = std::string("the CUDA driver is too old: it has no ") + symbol;
     SALUS_CUDA_FUNCTIONS(SALUS_CUDA_LOOK_UP)
 #undef SALUS_CUDA_LOOK_UP

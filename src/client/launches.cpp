@@ -1,0 +1,127 @@
+#include "client/launches.h"
+
+#include <chrono>
+
+#include "os/clock.h"
+
+namespace salus::client {
+namespace {
+
+/// How often the watcher looks: soon, where others may wait for the end of the turn.
+constexpr std::chrono::microseconds kLookSoon{500};
+constexpr std::chrono::milliseconds kLookLater{20};
+
+/// The stream that this thread last launched on, and after how many marks that was noted.
+struct Noted {
+    const Launches* by = nullptr;
+    device::Stream stream = 0;
+    std::uint64_t marks = 0;
+};
+constinit thread_local Noted noted;
+
+}  // namespace
+
+/// Once a stream and mark, the device's marks are told of the stream.
+void Launches::note(device::Stream stream) {
+    const std::uint64_t marks = marks_.load(std::memory_order_acquire);
+    if (noted.by == this && noted.stream == stream && noted.marks == marks) [[likely]]
+        return;
+    turns_.launches_on(stream);
+    noted = {this, stream, marks};
+}
+
+/// REQUIRES: this thread is counted as inside; when this returns it still is.
+void Launches::begin_slowly(device::Stream stream) {
+    if (turns_.captures(stream)) return;
+    while (!stopped_) {
+        state_.fetch_sub(kOneInside, std::memory_order_release);
+        if (turns_.is_wanted_back()) close();
+        const LaunchTurns::Entered entered = turns_.enter_iteration();
+        if (entered == LaunchTurns::Entered::kYes) open();
+        const std::uint64_t before = state_.fetch_add(kOneInside, std::memory_order_acq_rel);
+        if (entered == LaunchTurns::Entered::kWithout || (before & (kOpen | kClosing)) == kOpen) return;
+    }
+}
+
+/// This thread has entered an iteration. One entry stands for the turn that is open; another one is not needed.
+void Launches::open() {
+    const std::lock_guard lock(changes_);
+    if ((state_.load(std::memory_order_relaxed) & kOpen) != 0 || stopped_) return turns_.leave_iteration();
+    seen_ = 0;
+    marked_ = false;
+    state_.fetch_or(kOpen, std::memory_order_release);
+    const std::lock_guard watch(watch_mutex_);
+    is_open_ = true;
+    wake_.notify_one();
+    const auto run = [](void* self) -> void* {
+        static_cast<Launches*>(self)->watch();
+        return nullptr;
+    };
+    if (!watcher_.is_there()) watcher_.start(run, this);
+}
+
+void Launches::close() {
+    const std::lock_guard lock(changes_);
+    if ((state_.fetch_or(kClosing, std::memory_order_acq_rel) & kOpen) != 0) {
+        // Those inside are in a call of the driver, which may wait for the device.
+        while ((state_.load(std::memory_order_acquire) & kInside) != 0) os::sleep_for(microseconds(20));
+        marks_.fetch_add(1, std::memory_order_acq_rel);
+        turns_.leave_iteration();
+        const std::lock_guard watch(watch_mutex_);
+        is_open_ = false;
+    }
+    state_.fetch_and(~(kOpen | kClosing), std::memory_order_release);
+}
+
+void Launches::look() {
+    const std::unique_lock lock(changes_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    std::uint64_t now = state_.load(std::memory_order_acquire);
+    if ((now & kOpen) == 0) return;
+    if (now != seen_) {
+        seen_ = now;
+        marked_ = false;
+        return;
+    }
+    if (!marked_) {
+        marks_.fetch_add(1, std::memory_order_acq_rel);
+        turns_.mark();
+        marked_ = true;
+    }
+    // A launch since the mark would have changed the state.
+    if ((now & kInside) != 0 || !turns_.passed()) return;
+    if (!state_.compare_exchange_strong(now, now | kClosing, std::memory_order_acq_rel)) return;
+    turns_.leave_iteration();
+    state_.fetch_and(~(kOpen | kClosing), std::memory_order_release);
+    const std::lock_guard watch(watch_mutex_);
+    is_open_ = false;
+}
+
+void Launches::watch() {
+    std::unique_lock lock(watch_mutex_);
+    while (!stopped_) {
+        if (!is_open_) {
+            wake_.wait(lock);
+            continue;
+        }
+        const bool soon = turns_.has_company();
+        wake_.wait_for(lock, soon ? std::chrono::microseconds(kLookSoon) : std::chrono::microseconds(kLookLater));
+        lock.unlock();
+        look();
+        lock.lock();
+    }
+}
+
+void Launches::stop() {
+    {
+        const std::lock_guard lock(watch_mutex_);
+        stopped_ = true;
+        wake_.notify_one();
+    }
+    watcher_.join();
+    close();
+}
+
+void Launches::forget() { watcher_.forget(); }
+
+}  // namespace salus::client

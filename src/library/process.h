@@ -1,0 +1,28 @@
+// The one client of this process, for the parts of the library that share it.
+#pragma once
+
+#include <string>
+
+#include "client/process_client.h"
+
+struct salus_client {
+    explicit salus_client(salus::client::Identity identity) : client(std::move(identity)) {}
+    salus::client::ProcessClient client;
+};
+
+namespace salus::library {
+
+/// nullptr if the process has not attached.
+salus_client* the_client();
+
+/// Attaches a client that leaves its memory to the program, of which it holds so much by now. nullptr: it cannot be, and
+/// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: has_context().
+salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not);
+
+/// In a child of fork(): nothing that its launches do is the business of this library (shim_link.cpp).
+void forget_launches();
+
+/// Whether the calling thread has a context on a GPU.
+bool has_context();
+
+}  // namespace salus::library

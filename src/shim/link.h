@@ -1,0 +1,40 @@
+// Between the shim (libsalus-cuda.so, preloaded) and the client library (libsalus.so), which the shim loads once the process
+// uses the GPU. Plain C types: the two are built apart, and compare kLinkVersion first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace salus::shim {
+
+inline constexpr std::uint32_t kLinkVersion = 1;
+
+/// What the shim offers.
+struct ShimSide {
+    std::uint32_t version = kLinkVersion;
+    /// The real driver's function. The client library must not be served by the shim.
+    void* (*real)(const char* symbol) = nullptr;
+};
+
+/// What the client library offers. No function ends the process or throws. All may be called by any thread.
+struct ClientSide {
+    std::uint32_t version = kLinkVersion;
+    /// This thread is about to launch work on this stream: waits for the process's turn, if the process takes turns by
+    /// launches. Then launch_ends must follow.
+    void (*launch_begins)(void* stream) = nullptr;
+    void (*launch_ends)() = nullptr;
+    /// False: so much memory would be more than the job may have.
+    bool (*may_allocate)(std::uint64_t bytes) = nullptr;
+    void (*allocated)(std::uint64_t name, std::uint64_t bytes) = nullptr;
+    void (*freed)(std::uint64_t name) = nullptr;
+    /// Changes what the driver says to what the job may have.
+    void (*memory_info)(std::uint64_t* free, std::uint64_t* total) = nullptr;
+    /// The process shares memory or events with others: they may wait for each other on the device.
+    void (*exchanges)() = nullptr;
+};
+
+/// The function of the client library that makes the link. nullptr: this process is not shared.
+inline constexpr const char* kLinkFunction = "salus_shim_link";
+using LinkFunction = const ClientSide* (*)(const ShimSide* shim);
+
+}  // namespace salus::shim

@@ -1,0 +1,204 @@
+// libsalus-cuda.so: stands between a program and libcuda.so.1. `salus run` preloads it where there is a GPU.
+//
+// Nothing happens before the real cuInit has succeeded. From then on the client library is told of launches and memory
+// (link.h); while there is none, each function only calls the real one. The shim has no state beside that, starts no thread
+// and needs nothing but libc.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "shim/dlsym.h"
+#include "shim/entries.h"
+#include "shim/link.h"
+#include "shim/old_glibc.h"
+#include "shim/real.h"
+
+#define SALUS_SHIM_EXPORT __attribute__((visibility("default")))
+
+namespace salus::shim {
+namespace {
+
+std::atomic<const ClientSide*> client{nullptr};
+enum class Linking : int { kNotYet, kUnderWay, kDone };
+std::atomic<Linking> linking{Linking::kNotYet};
+std::atomic<bool> initialised{false};
+
+std::atomic<std::uint64_t> launches{0};
+std::atomic<std::uint64_t> graph_launches{0};
+
+/// Once a process: what is not as expected is said, and the program runs as without the shim.
+void step_aside(const char* why) { ::fprintf(stderr, "salus: %s; the job runs without the shim\n", why); }
+
+void link_up() {
+    const char* const socket = ::getenv("SALUS_SOCKET");
+    const char* const path = ::getenv("SALUS_LIBRARY");
+    const char* const disabled = ::getenv("SALUS_DISABLE");
+    if (!socket || !*socket || !path || !*path) return;
+    if (disabled && *disabled && !(disabled[0] == '0' && disabled[1] == '\0')) return;
+    void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return step_aside("the client library cannot be loaded");
+    static const ShimSide ours{kLinkVersion, [](const char* symbol) { return real(symbol); }};
+    const auto link = reinterpret_cast<LinkFunction>(real_dlsym()(library, kLinkFunction));
+    if (!link) return step_aside("the client library is of another version");
+    const ClientSide* const theirs = link(&ours);
+    if (theirs && theirs->version != kLinkVersion) return step_aside("the client library is of another version");
+    client.store(theirs, std::memory_order_release);
+}
+
+/// The client library, once this process is linked with it. Other threads go on without while one links.
+const ClientSide* linked() {
+    if (const ClientSide* const there = client.load(std::memory_order_acquire)) return there;
+    if (linking.load(std::memory_order_relaxed) != Linking::kNotYet || !initialised.load(std::memory_order_relaxed))
+        return nullptr;
+    Linking before = Linking::kNotYet;
+    if (!linking.compare_exchange_strong(before, Linking::kUnderWay)) return nullptr;
+    link_up();
+    linking.store(Linking::kDone);
+    return client.load(std::memory_order_acquire);
+}
+
+/// Around the real call of a launch.
+class Launch {
+public:
+    Launch(Function function, Stream stream) : client_(linked()) {
+        const bool is_graph = function == Function::cuGraphLaunch || function == Function::cuGraphLaunch_ptsz;
+        (is_graph ? graph_launches : launches).fetch_add(1, std::memory_order_relaxed);
+        if (client_) client_->launch_begins(stream);
+    }
+    ~Launch() {
+        if (client_) client_->launch_ends();
+    }
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+
+private:
+    const ClientSide* client_;
+};
+
+Stream own(Stream stream) { return stream ? stream : kThreadsOwnStream; }
+Stream stream_of(const LaunchConfig* config) { return config ? config->stream : nullptr; }
+
+/// cuMemCreate makes host memory, too; CUmemAllocationProp begins with type, handle types, and the kind of place: 1 is a
+/// GPU.
+std::uint64_t size_on_device(std::size_t size, const void* properties) {
+    return properties && static_cast<const int*>(properties)[2] == 1 ? size : 0;
+}
+std::uint64_t bytes_of_element(int format, unsigned channels) {
+    const bool is_byte = format == 0x01 || format == 0x08, is_half = format == 0x02 || format == 0x09 || format == 0x10;
+    return std::uint64_t{channels} * (is_byte ? 1 : is_half ? 2 : 4);
+}
+std::uint64_t at_least_one(std::size_t length) { return length > 0 ? length : 1; }
+std::uint64_t bytes_of(const ArrayDescriptor* array) {
+    if (!array) return 0;
+    return bytes_of_element(array->format, array->channels) * array->width * at_least_one(array->height);
+}
+std::uint64_t bytes_of(const Array3DDescriptor* array) {
+    if (!array) return 0;
+    return bytes_of_element(array->format, array->channels) * array->width * at_least_one(array->height) *
+           at_least_one(array->depth);
+}
+
+/// For tests: how many launches passed, at the end of the process.
+struct Report {
+    ~Report() {
+        const char* const path = ::getenv("SALUS_SHIM_REPORT");
+        const std::uint64_t kernels = launches.load(), graphs = graph_launches.load();
+        if (!path || kernels + graphs == 0) return;
+        FILE* const file = ::fopen(path, "a");
+        if (!file) return;
+        ::fprintf(file, "pid %d kernels %llu graphs %llu\n", static_cast<int>(::getpid()),
+                  static_cast<unsigned long long>(kernels), static_cast<unsigned long long>(graphs));
+        ::fclose(file);
+    }
+};
+Report report;
+
+}  // namespace
+}  // namespace salus::shim
+
+/// The real function under its type, or what the driver says that has none.
+#define SALUS_SHIM_REAL(symbol)                                                               \
+    const auto real_function = reinterpret_cast<decltype(&::symbol)>(real(Function::symbol)); \
+    if (!real_function) return kNotFound
+
+extern "C" {
+
+#define SALUS_SHIM_LAUNCH(symbol, stream_used, parameters, arguments) \
+    SALUS_SHIM_EXPORT Status symbol parameters {                      \
+        SALUS_SHIM_REAL(symbol);                                      \
+        const Launch launch(Function::symbol, stream_used);           \
+        return real_function arguments;                               \
+    }
+SALUS_SHIM_LAUNCHES(SALUS_SHIM_LAUNCH)
+
+#define SALUS_SHIM_ALLOCATE(symbol, bytes, name, parameters, arguments)                             \
+    SALUS_SHIM_EXPORT Status symbol parameters {                                                    \
+        SALUS_SHIM_REAL(symbol);                                                                    \
+        const ClientSide* const told = linked();                                                    \
+        const std::uint64_t wanted = bytes;                                                         \
+        if (told && wanted > 0 && !told->may_allocate(wanted)) return kOutOfMemory;                 \
+        const Status status = real_function arguments;                                              \
+        if (told && wanted > 0 && status == kSuccess) told->allocated(std::uint64_t{name}, wanted); \
+        return status;                                                                              \
+    }
+SALUS_SHIM_ALLOCATIONS(SALUS_SHIM_ALLOCATE)
+
+// Told before it is done: afterwards the name may be another's already.
+#define SALUS_SHIM_FREE(symbol, name, parameters, arguments)                           \
+    SALUS_SHIM_EXPORT Status symbol parameters {                                       \
+        SALUS_SHIM_REAL(symbol);                                                       \
+        if (const ClientSide* const told = linked()) told->freed(std::uint64_t{name}); \
+        return real_function arguments;                                                \
+    }
+SALUS_SHIM_FREES(SALUS_SHIM_FREE)
+
+#define SALUS_SHIM_EXCHANGE(symbol, parameters, arguments)              \
+    SALUS_SHIM_EXPORT Status symbol parameters {                        \
+        SALUS_SHIM_REAL(symbol);                                        \
+        if (const ClientSide* const told = linked()) told->exchanges(); \
+        return real_function arguments;                                 \
+    }
+SALUS_SHIM_EXCHANGES(SALUS_SHIM_EXCHANGE)
+
+SALUS_SHIM_EXPORT Status cuInit(unsigned flags) {
+    const auto real_function = reinterpret_cast<decltype(&::cuInit)>(real(Function::cuInit));
+    if (!real_function) return kNoDevice;
+    const Status status = real_function(flags);
+    if (status == kSuccess) initialised.store(true, std::memory_order_relaxed);
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+    SALUS_SHIM_REAL(cuMemGetInfo_v2);
+    std::size_t free_now = 0, total_now = 0;  // either pointer may be null
+    const Status status = real_function(&free_now, &total_now);
+    if (status != kSuccess) return status;
+    std::uint64_t free_told = free_now, total_told = total_now;
+    if (const ClientSide* const told = linked()) told->memory_info(&free_told, &total_told);
+    if (free) *free = free_told;
+    if (total) *total = total_told;
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags) {
+    SALUS_SHIM_REAL(cuGetProcAddress);
+    const Status status = real_function(symbol, function, version, flags);
+    if (status == kSuccess && function) *function = instead_of(*function);
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags,
+                                             int* found) {
+    SALUS_SHIM_REAL(cuGetProcAddress_v2);
+    const Status status = real_function(symbol, function, version, flags, found);
+    if (status == kSuccess && function) *function = instead_of(*function);
+    return status;
+}
+
+/// For the client library, which finds the real driver through this (device/cuda/driver.cpp).
+SALUS_SHIM_EXPORT void* salus_shim_real(const char* symbol) { return real(symbol); }
+
+}  // extern "C"

@@ -1,0 +1,221 @@
+// The shim in real processes on the stand-in GPU: programs that know nothing of Salus (tests/shim/program.cpp) find the
+// driver in every way that programs do, take turns, and compute what they compute without it.
+#include <algorithm>
+#include <cstdio>
+#include <regex>
+#include <set>
+
+#include "tests/standin/gpu_machine.h"
+
+namespace salus::test {
+namespace {
+
+constexpr const char* kShim = "libsalus-cuda.so";
+
+std::string output_of(const std::string& command) {
+    std::string output;
+    FILE* const pipe = ::popen(command.c_str(), "r");
+    if (!pipe) return output;
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) output += static_cast<char>(c);
+    ::pclose(pipe);
+    return output;
+}
+
+// ----------------------------------------------------------------------------------------------------------- the file
+
+TEST(ShimFile, NeedsNoLibcLaterThan228) {
+    const std::string symbols = output_of(std::string("objdump -T ") + SALUS_SHIM_FILE);
+    ASSERT_NE(symbols.find("GLIBC_2."), std::string::npos) << symbols;
+    static const std::regex version(R"(GLIBC_2\.(\d+))");
+    for (std::sregex_iterator at(symbols.begin(), symbols.end(), version), end; at != end; ++at)
+        EXPECT_LE(std::stoi((*at)[1]), 28) << (*at)[0];
+    const std::string needed = output_of(std::string("objdump -p ") + SALUS_SHIM_FILE + " | grep NEEDED");
+    EXPECT_EQ(std::count(needed.begin(), needed.end(), '\n'), 2) << needed << "libc and libdl alone";
+}
+
+TEST(ShimFile, ShowsTheDriversNamesAndLittleElse) {
+    std::set<std::string> others;
+    std::istringstream lines(output_of(std::string("nm -D --defined-only ") + SALUS_SHIM_FILE));
+    for (std::string address, kind, name; lines >> address >> kind >> name;) {
+        if (!name.starts_with("cu")) others.insert(name);
+    }
+    EXPECT_EQ(others, (std::set<std::string>{"dlsym", "salus_shim_real"}));
+}
+
+// ------------------------------------------------------------------------------------------------------ one program
+
+class ShimMachine : public GpuMachine {
+public:
+    explicit ShimMachine(const Words& options = {}) : GpuMachine(Words{"--capacity", "256MiB"} + options) {
+        also["SALUS_SHIM_REPORT"] = path("report");
+    }
+    Process run(const Words& options, const Words& program) {
+        return salus(Words{"run"} + options + Words{"--", SALUS_SHIM_PROGRAM} + program);
+    }
+    /// Its line, when it has ended well.
+    nlohmann::json result(Process& process) {
+        EXPECT_EQ(process.wait(), 0) << process.output();
+        return line_of(process);
+    }
+    static nlohmann::json line_of(const Process& process) {
+        const std::string output = process.output();
+        const std::size_t at = output.find('{');
+        return nlohmann::json::parse(at == std::string::npos ? "{}" : output.substr(at), nullptr, false);
+    }
+    std::string report() const { return text_of(path("report")); }
+};
+
+class ShimWay : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, ShimWay,
+                         ::testing::Values("symbol", "dlsym", "resolver", "resolver-v1", "per-thread", "default", "main",
+                                           "path", "deepbind"),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             std::erase(name, '-');
+                             return name;
+                         });
+
+TEST_P(ShimWay, LeadsThroughTheShim) {
+    ShimMachine machine;
+    Process process = machine.run({"--name", "way"}, {GetParam(), "--launches", "50"});
+    const nlohmann::json result = machine.result(process);
+    EXPECT_EQ(result.value("sum", 0), 50) << process.output();
+    EXPECT_EQ(result.value("provider", ""), kShim);
+    EXPECT_NE(machine.report().find("kernels 50 graphs 0"), std::string::npos) << machine.report();
+    EXPECT_NE(machine.log().find("(way, pid"), std::string::npos) << "it is a client";
+    EXPECT_NE(machine.log().find("attached"), std::string::npos);
+}
+
+TEST(Shim, WhatPassesByIsUnharmed) {
+    ShimMachine machine;
+    Process process = machine.run({}, {"dlmopen", "--launches", "50"});
+    const nlohmann::json result = machine.result(process);
+    EXPECT_EQ(result.value("sum", 0), 50);
+    EXPECT_EQ(result.value("provider", ""), "libcuda.so.1");
+}
+
+TEST(Shim, AGraphIsOneLaunchAndWhatIsCapturedRunsLater) {
+    ShimMachine machine;
+    Process process = machine.run({}, {"resolver", "--graph", "--launches", "20"});
+    EXPECT_EQ(machine.result(process).value("sum", 0), 200);
+    EXPECT_NE(machine.report().find("kernels 10 graphs 20"), std::string::npos) << machine.report();
+}
+
+TEST(Shim, IsLeftOutOnRequest) {
+    ShimMachine machine;
+    Process process = machine.run({"--shim", "off"}, {"dlsym"});
+    EXPECT_EQ(machine.result(process).value("provider", ""), "libcuda.so.1");
+    Process wrong = machine.run({"--shim", "perhaps"}, {"dlsym"});
+    EXPECT_EQ(wrong.wait(), 2);
+    EXPECT_EQ(wrong.output(), "salus: --shim must be on or off; got 'perhaps'\n");
+}
+
+TEST(Shim, WithoutAServiceTheProgramRunsAsEver) {
+    ShimMachine machine;
+    auto environment = machine.environment();
+    environment["LD_PRELOAD"] = SALUS_SHIM_FILE;
+    environment["SALUS_SOCKET"] = machine.path("nowhere");
+    environment["SALUS_LIBRARY"] = SALUS_LIBRARY_FILE;
+    Process process({SALUS_SHIM_PROGRAM, "resolver"}, environment, machine.path("out"));
+    EXPECT_EQ(machine.result(process).value("sum", 0), 100);
+    EXPECT_EQ(std::count(process.output().begin(), process.output().end(), '\n'), 2) << process.output();
+    environment["SALUS_LIBRARY"] = machine.path("no library");
+    Process other({SALUS_SHIM_PROGRAM, "resolver"}, environment, machine.path("out2"));
+    EXPECT_EQ(machine.result(other).value("sum", 0), 100);
+    EXPECT_NE(other.output().find("salus: the client library cannot be loaded; the job runs without the shim\n"),
+              std::string::npos)
+        << other.output();
+    environment["SALUS_DISABLE"] = "1";
+    Process quiet({SALUS_SHIM_PROGRAM, "resolver"}, environment, machine.path("out3"));
+    EXPECT_EQ(machine.result(quiet).value("sum", 0), 100);
+    EXPECT_EQ(std::count(quiet.output().begin(), quiet.output().end(), '\n'), 1) << quiet.output();
+}
+
+/// A library of the user's, before ours, that stands before the driver itself.
+TEST(Shim, ALibraryOfTheUsersFindsTheNextOne) {
+    ShimMachine machine;
+    machine.also["LD_PRELOAD"] = SALUS_SHIM_PRELOAD;
+    for (const char* way : {"symbol", "default"}) {
+        Process process = machine.run({}, {way, "--launches", "30"});
+        const nlohmann::json result = machine.result(process);
+        EXPECT_EQ(result.value("sum", 0), 30);
+        EXPECT_NE(process.output().find("the user's library saw 30 launches"), std::string::npos) << process.output();
+        EXPECT_NE(machine.report().find("kernels 30 graphs 0"), std::string::npos) << machine.report();
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------- memory
+
+TEST(Shim, MemoryIsCountedAndLimited) {
+    ShimMachine machine;
+    Process process = machine.run({"--name", "large", "--memory", "32MiB"}, {"resolver", "--mib", "48"});
+    EXPECT_EQ(process.wait(), 4);
+    EXPECT_EQ(machine.line_of(process).value("allocation", 0), 2) << process.output();
+    Process other = machine.run({"--memory", "64MiB"}, {"resolver", "--mib", "48"});
+    const nlohmann::json result = machine.result(other);
+    EXPECT_EQ(result.value("total_mib", 0), 64);
+    EXPECT_EQ(result.value("free_mib", 0), 16);
+    Process wrong = machine.run({"--memory", "much"}, {"resolver"});
+    EXPECT_EQ(wrong.wait(), 2);
+    EXPECT_EQ(wrong.output(), "salus: --memory must be at least 1MiB, such as 8GiB; got 'much'\n");
+}
+
+TEST(Shim, TheDeviceIsAsLargeAsTheServiceSays) {
+    ShimMachine machine;
+    Process first = machine.run({"--name", "first"}, {"dlsym", "--mib", "64", "--seconds", "3", "--us", "1000"});
+    ASSERT_TRUE(eventually([&] { return machine.row("first").value("persistent", std::int64_t{0}) >= 64 * kMiB; }))
+        << machine.row("first").dump();
+    Process second = machine.run({"--name", "second"}, {"resolver", "--mib", "32", "--launches", "5"});
+    const nlohmann::json result = machine.result(second);
+    EXPECT_EQ(result.value("total_mib", 0), 256);
+    EXPECT_LE(result.value("free_mib", 1000), 256 - 64 - 32) << "others hold memory, too";
+    EXPECT_GT(result.value("free_mib", 0), 0);
+    machine.result(first);
+}
+
+// --------------------------------------------------------------------------------------------------------------- turns
+
+/// Launches of 1 ms each for 3 s of device time in all; two such programs cannot take less than 6 s together.
+TEST(Shim, ProgramsTakeTurnsByTimeHeld) {
+    ShimMachine machine({"--lanes", "1"});
+    const Words program = {"--us", "1000", "--seconds", "4", "--streams", "2"};
+    Process a = machine.run({"--name", "a"}, Words{"resolver"} + program);
+    Process b = machine.run({"--name", "b"}, Words{"dlsym"} + program);
+    const nlohmann::json first = machine.result(a), second = machine.result(b);
+    for (const nlohmann::json& result : {first, second}) {
+        EXPECT_EQ(result.value("sum", -1), result.value("launches", 0));
+        EXPECT_GT(result.value("launches", 0), 200);
+    }
+    const double ratio = first.value("launches", 0.0) / second.value("launches", 1.0);
+    EXPECT_GT(ratio, 0.5);
+    EXPECT_LT(ratio, 2.0);
+}
+
+/// What counts is that a job that waits for its turn can be ended; fifo lets the second wait for the end of the first.
+TEST(Shim, AJobThatWaitsForItsTurnCanBeInterrupted) {
+    ShimMachine machine({"--policy", "fifo"});
+    Process first = machine.run({"--name", "first"}, {"resolver", "--us", "1000", "--seconds", "25"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("first") == "running"; }));
+    for (const char* whom : {"runner", "program"}) {
+        Process second = machine.run({"--name", "second"}, {"resolver", "--launches", "1000000"});
+        ASSERT_TRUE(eventually([&] { return machine.state_of("second") == "waiting"; })) << machine.status().dump();
+        const double from = seconds_now();
+        if (std::string(whom) == "runner") second.signal(SIGINT);
+        else ::kill(machine.row("second").value("pid", 0), SIGINT);
+        EXPECT_EQ(second.wait(), 130) << whom << second.output();
+        EXPECT_LT(seconds_now() - from, 5) << whom;
+    }
+    EXPECT_TRUE(first.runs()) << "the first was not held up";
+}
+
+TEST(Shim, AProgramThatComputesNothingHoldsNobodyUp) {
+    ShimMachine machine;
+    Process idle = machine.run({"--name", "idle"}, {"resolver", "--launches", "8", "--pause-us", "500000"});
+    ASSERT_TRUE(eventually([&] { return !machine.row("idle").empty(); }));
+    Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--launches", "1000"});
+    EXPECT_LT(machine.result(busy).value("took_s", 100.0), 3.0);
+    machine.result(idle);
+}
+
+}  // namespace
+}  // namespace salus::test
