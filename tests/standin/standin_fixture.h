@@ -30,6 +30,7 @@ struct Standin : device::cuda::Driver {
     using Address = device::cuda::Address;
 #define SALUS_STANDIN_MEMBER(member, symbol, parameters) Status(*member) parameters = nullptr;
     SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_MEMBER)
+    SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_MEMBER)
 #undef SALUS_STANDIN_MEMBER
 
     /// Loads it into this process. By path: what is looked for by name from then on is this.
@@ -42,6 +43,7 @@ struct Standin : device::cuda::Driver {
     EXPECT_TRUE(standin.member) << symbol;
         SALUS_CUDA_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
         SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
+        SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
 #undef SALUS_STANDIN_LOOK_UP
         return standin;
     }
