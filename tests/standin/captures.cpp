@@ -1,5 +1,5 @@
-// Captures, and the graphs that come of them. What is refused while one goes on, and what ends it, was seen on a real driver
-// (580): a refused call mostly makes the capture invalid.
+// Captures: what streams gather, and what is refused meanwhile. The errors are those seen on a real driver (580); a refused
+// call mostly makes the capture invalid.
 #include <algorithm>
 
 #include "tests/standin/state.h"
@@ -54,9 +54,13 @@ Status refuse_unsafe() {
     return status;
 }
 
-Status refuse_wait(Queue& queue) {
+Status refuse_capturing(Queue& queue) {
     if (queue.capture) return make_invalid(*queue.capture, kCaptureUnsupported);
-    if (queue.told_capturing) return kCaptureUnsupported;
+    return queue.told_capturing ? kCaptureUnsupported : kSuccess;
+}
+
+Status refuse_wait(Queue& queue) {
+    SALUS_STANDIN_TRY(refuse_capturing(queue));
     return refuse_unsafe();
 }
 

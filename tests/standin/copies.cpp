@@ -40,6 +40,34 @@ void copy(Address to, Address from, std::uint64_t size) {
         std::memcpy(pointer(to + (start - from)), pointer(start), end - start);
 }
 
+/// From memory of the host, as it will be then, or as it is now: then `source` holds a copy.
+Step copy_in_step(Address to, const void* from, std::size_t size, std::shared_ptr<std::vector<std::byte>> source = {}) {
+    return {.touches = {{to, size}}, .duration = latency(), .starts_when_queued = true, .run = [=] {
+                if (!may_access(to, size, PROT_WRITE)) return false;
+                std::memcpy(pointer(to), source ? source->data() : from, size);
+                return true;
+            }};
+}
+Step copy_out_step(void* to, Address from, std::size_t size) {
+    return {.touches = {{from, size}}, .duration = latency(), .starts_when_queued = true, .run = [=] {
+                if (!may_access(from, size, PROT_READ)) return false;
+                std::memcpy(to, pointer(from), size);
+                return true;
+            }};
+}
+
+Status submit_and_wait(Entered& entered, Queue& queue, Step step) {
+    SALUS_STANDIN_TRY(submit(entered, queue, std::move(step)));
+    return wait_for(entered, enqueue_record(queue));
+}
+
+Status submit_fill(Entered& entered, Address start, unsigned char value, std::size_t size, Stream stream) {
+    SALUS_STANDIN_FIND(queue, stream);
+    if (size == 0) return kSuccess;
+    SALUS_STANDIN_REQUIRE(may_access(start, size, PROT_WRITE));
+    return submit(entered, *queue, fill_step(start, size, value, 0));
+}
+
 }  // namespace
 
 Step fill_step(Address start, std::size_t size, unsigned char value, unsigned microseconds) {
@@ -62,6 +90,59 @@ Status copy_on_device(Address to, Address from, std::size_t size, Stream stream)
                        copy(to, from, size);
                        return true;
                    }});
+}
+
+Status copy_to_device(Address to, const void* from, std::size_t size) {
+    SALUS_STANDIN_ENTER(copy_to_device, kContext);
+    SALUS_STANDIN_FIND(queue, nullptr);
+    SALUS_STANDIN_TRY(refuse_capturing(*queue));
+    if (size == 0) return kSuccess;
+    SALUS_STANDIN_REQUIRE(from && may_access(to, size, PROT_WRITE));
+    return submit_and_wait(entered, *queue, copy_in_step(to, from, size));
+}
+
+Status copy_to_host(void* to, Address from, std::size_t size) {
+    SALUS_STANDIN_ENTER(copy_to_host, kContext);
+    SALUS_STANDIN_FIND(queue, nullptr);
+    SALUS_STANDIN_TRY(refuse_capturing(*queue));
+    if (size == 0) return kSuccess;
+    SALUS_STANDIN_REQUIRE(to && may_access(from, size, PROT_READ));
+    return submit_and_wait(entered, *queue, copy_out_step(to, from, size));
+}
+
+/// Memory that is not registered is copied at the call, as by the real driver.
+Status copy_to_device_async(Address to, const void* from, std::size_t size, Stream stream) {
+    SALUS_STANDIN_ENTER(copy_to_device_async, kContext);
+    SALUS_STANDIN_FIND(queue, stream);
+    if (size == 0) return kSuccess;
+    SALUS_STANDIN_REQUIRE(from && may_access(to, size, PROT_WRITE));
+    if (queue->capture || is_registered(reinterpret_cast<Address>(from), size))
+        return submit(entered, *queue, copy_in_step(to, from, size));
+    const auto* const bytes = static_cast<const std::byte*>(from);
+    return submit(entered, *queue,
+                  copy_in_step(to, from, size, std::make_shared<std::vector<std::byte>>(bytes, bytes + size)));
+}
+
+/// ... and waited for.
+Status copy_to_host_async(void* to, Address from, std::size_t size, Stream stream) {
+    SALUS_STANDIN_ENTER(copy_to_host_async, kContext);
+    SALUS_STANDIN_FIND(queue, stream);
+    if (size == 0) return kSuccess;
+    SALUS_STANDIN_REQUIRE(to && may_access(from, size, PROT_READ));
+    if (queue->capture || is_registered(reinterpret_cast<Address>(to), size))
+        return submit(entered, *queue, copy_out_step(to, from, size));
+    return submit_and_wait(entered, *queue, copy_out_step(to, from, size));
+}
+
+/// It does not wait either.
+Status set_bytes(Address start, unsigned char value, std::size_t size) {
+    SALUS_STANDIN_ENTER(set_bytes, kContext);
+    return submit_fill(entered, start, value, size, nullptr);
+}
+
+Status set_bytes_async(Address start, unsigned char value, std::size_t size, Stream stream) {
+    SALUS_STANDIN_ENTER(set_bytes_async, kContext);
+    return submit_fill(entered, start, value, size, stream);
 }
 
 }  // namespace salus::standin

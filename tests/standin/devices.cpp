@@ -48,11 +48,6 @@ Status init(unsigned flags) {
     return kSuccess;
 }
 
-Status driver_version(int* version) {
-    *version = 13000;
-    return kSuccess;
-}
-
 Status error_name(Status status, const char** name) {
     static const auto& names = *new std::map<Status, const char*>{
         {kSuccess, "CUDA_SUCCESS"},
@@ -62,12 +57,26 @@ Status error_name(Status status, const char** name) {
         {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
         {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
         {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+        {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+        {kContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
+        {kIllegalState, "CUDA_ERROR_ILLEGAL_STATE"},
+        {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+        {kAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+        {kNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
         {kOperatingSystem, "CUDA_ERROR_OPERATING_SYSTEM"},
         {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
         {kNotReady, "CUDA_ERROR_NOT_READY"},
         {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
         {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
         {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+        {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+        {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
+        {kCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+        {kCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+        {kCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+        {kCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+        {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
+        {kCaptureWrongThread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"},
     };
     const auto found = names.find(status);
     *name = found == names.end() ? nullptr : found->second;

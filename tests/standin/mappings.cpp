@@ -16,7 +16,15 @@ Memory::~Memory() {
     drop(row);
 }
 
+bool is_registered(Address start, std::uint64_t size) {
+    auto range = state.registered.upper_bound(start);
+    if (range == state.registered.begin()) return false;
+    --range;
+    return start + size <= range->first + range->second;
+}
+
 bool may_access(Address start, std::uint64_t size, int access) {
+    if (is_registered(start, size)) return true;
     auto mapping = state.mappings.upper_bound(start);
     if (mapping == state.mappings.begin()) return false;
     --mapping;
@@ -65,11 +73,12 @@ bool is_unmapped(Address start, std::uint64_t size) {
     --first;
     return first->first + first->second.memory->size <= start;
 }
-/// Whole mappings side by side, and nothing else.
+/// Whole mappings side by side, and nothing else; no blocks.
 bool is_mapped_whole(Address start, std::uint64_t size) {
     const auto [first, last] = mappings_in(start, size);
     Address at = start;
-    for (auto mapping = first; mapping != last && mapping->first == at; ++mapping) at += mapping->second.memory->size;
+    for (auto mapping = first; mapping != last && mapping->first == at && !mapping->second.owner; ++mapping)
+        at += mapping->second.memory->size;
     return size > 0 && at == start + size;
 }
 bool is_reserved(Address start, std::uint64_t size) {
@@ -86,11 +95,39 @@ bool put_back_reservation(Address start, std::uint64_t size) {
 
 }  // namespace
 
+std::shared_ptr<Memory> create_memory(int device, std::uint64_t size, bool exportable) {
+    const int descriptor = ::memfd_create((kMemoryName + std::to_string(device)).c_str(), MFD_CLOEXEC);
+    if (descriptor < 0) return nullptr;
+    if (::ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
+        ::close(descriptor);
+        return nullptr;
+    }
+    return make_memory(descriptor, device, exportable, true);
+}
+
+std::optional<Address> reserve_addresses(std::uint64_t size, std::uint64_t alignment, Address hint) {
+    // More than is needed, of which the aligned part stays.
+    const std::size_t taken = size + alignment;
+    void* const place = hint % alignment == 0 ? pointer(hint) : nullptr;
+    void* const mapped = ::mmap(place, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) return std::nullopt;
+    const auto from = reinterpret_cast<Address>(mapped);
+    const Address start = (from + alignment - 1) / alignment * alignment;
+    if (start > from) ::munmap(mapped, start - from);
+    ::munmap(pointer(start + size), from + taken - (start + size));
+    return start;
+}
+
+bool show(Address start, const Memory& memory, int protection) {
+    return ::mmap(pointer(start), memory.size, protection, MAP_SHARED | MAP_FIXED, memory.descriptor, 0) != MAP_FAILED;
+}
+
+/// Nobody need ask for both.
 Status memory_info(std::size_t* free, std::size_t* total) {
     SALUS_STANDIN_ENTER(memory_info, kContext);
-    *total = total_memory();
     const std::uint64_t used = usage(current()->device).used;
-    *free = *total > used ? *total - used : 0;
+    if (total) *total = total_memory();
+    if (free) *free = total_memory() > used ? total_memory() - used : 0;
     return kSuccess;
 }
 
@@ -108,14 +145,7 @@ Status memory_create(Handle* handle, std::size_t size, const AllocationPropertie
     SALUS_STANDIN_REQUIRE(properties->location.type == 1 && (properties->requested_handle_types & ~1) == 0);
     const DeviceContext* const context = context_of(properties->location.id);
     if (!context) return kInvalidDevice;
-    const int descriptor = ::memfd_create((kMemoryName + std::to_string(context->device)).c_str(), MFD_CLOEXEC);
-    if (descriptor < 0) return kOperatingSystem;
-    if (::ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
-        ::close(descriptor);
-        return kOutOfMemory;
-    }
-    auto memory =
-        make_memory(descriptor, context->device, properties->requested_handle_types == kHandleTypeDescriptor, true);
+    auto memory = create_memory(context->device, size, properties->requested_handle_types == kHandleTypeDescriptor);
     if (!memory) return kOutOfMemory;
     *handle = reinterpret_cast<Handle>(new_handle());
     state.handles[*handle] = std::move(memory);
@@ -158,16 +188,9 @@ Status memory_import(Handle* handle, void* descriptor, int type) {
 Status address_reserve(Address* start, std::size_t size, std::size_t alignment, Address hint, unsigned long long flags) {
     SALUS_STANDIN_ENTER(address_reserve, kInitialised);
     SALUS_STANDIN_REQUIRE(is_granular(size) && (alignment & (alignment - 1)) == 0 && flags == 0);
-    alignment = std::max<std::size_t>(alignment, kGranularity);
-    // More than is needed, of which the aligned part stays.
-    const std::size_t taken = size + alignment;
-    void* const place = hint % alignment == 0 ? pointer(hint) : nullptr;
-    void* const mapped = ::mmap(place, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped == MAP_FAILED) return kOutOfMemory;
-    const auto from = reinterpret_cast<Address>(mapped);
-    *start = (from + alignment - 1) / alignment * alignment;
-    if (*start > from) ::munmap(mapped, *start - from);
-    ::munmap(pointer(*start + size), from + taken - (*start + size));
+    const auto reserved = reserve_addresses(size, std::max<std::size_t>(alignment, kGranularity), hint);
+    if (!reserved) return kOutOfMemory;
+    *start = *reserved;
     state.reservations[*start] = size;
     return kSuccess;
 }
@@ -211,10 +234,7 @@ Status memory_set_access(Address start, std::size_t size, const AccessDescriptio
     const int protection = access->flags == 0 ? PROT_NONE : access->flags == 1 ? PROT_READ : PROT_READ | PROT_WRITE;
     const auto [first, last] = mappings_in(start, size);
     for (auto mapping = first; mapping != last; ++mapping) {
-        Memory& memory = *mapping->second.memory;
-        if (::mmap(pointer(mapping->first), memory.size, protection, MAP_SHARED | MAP_FIXED, memory.descriptor, 0) ==
-            MAP_FAILED)
-            return kOperatingSystem;
+        if (!show(mapping->first, *mapping->second.memory, protection)) return kOperatingSystem;
         mapping->second.access = protection;
     }
     return kSuccess;

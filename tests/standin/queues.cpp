@@ -18,17 +18,17 @@ std::size_t queue_depth() {
 Queue& default_queue(DeviceContext* context) {
     const auto [at, is_new] = state.queues.try_emplace(context);
     if (is_new) at->second = {.stream = context, .context = context, .is_default = true};
+    at->second.is_destroyed = false;  // as it was with the context, if that has been retained anew
     return at->second;
 }
 
 /// It stays when the thread is gone.
 Queue& queue_of_thread(DeviceContext* context) {
-    const auto [at, is_new] = state.streams_of_threads.try_emplace({context, std::this_thread::get_id()});
-    if (is_new || !state.queues.contains(at->second)) {
-        at->second = new_handle();
-        state.queues[at->second] = {.stream = at->second, .context = context, .is_of_thread = true};
-    }
-    return state.queues[at->second];
+    Stream& stream = state.streams_of_threads[{context, std::this_thread::get_id()}];
+    const auto found = state.queues.find(stream);
+    if (stream && found != state.queues.end() && !found->second.is_destroyed) return found->second;
+    stream = new_handle();
+    return state.queues[stream] = {.stream = stream, .context = context, .is_of_thread = true};
 }
 
 void enqueue(Queue& queue, std::vector<Step> steps) {
@@ -91,6 +91,13 @@ Status wait_for(Entered& entered, const std::shared_ptr<Record>& record) {
     if (entered.driver.owns_lock()) entered.driver.unlock();
     state.changed.wait(entered.lock, [&] { return record->is_done || state.is_dead; });
     return record->is_done ? kSuccess : kIllegalAddress;
+}
+
+void reenter(Entered& entered) {
+    if (entered.driver.owns_lock()) return;
+    entered.lock.unlock();
+    entered.driver.lock();
+    entered.lock.lock();
 }
 
 Status drain(Entered& entered, const DeviceContext& context) {

@@ -84,6 +84,7 @@ struct Mapping {
     std::shared_ptr<Memory> memory;
     int access = PROT_NONE;
     DeviceContext* owner = nullptr;  ///< if it is a block of cuMemAlloc or the like
+    bool is_leaving = false;         ///< a stream will free it
 };
 
 // --- work
@@ -211,10 +212,18 @@ struct Entered {
     Queue* queue = nullptr;               \
     SALUS_STANDIN_TRY(find_queue(stream, &queue))
 
-// --- memory (mappings.cpp, copies.cpp)
+// --- memory (mappings.cpp, blocks.cpp, copies.cpp)
 
 inline std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
+/// Whether it is memory of the host that the device may use, and that need not be copied at the call.
+bool is_registered(Address start, std::uint64_t size);
 bool may_access(Address start, std::uint64_t size, int access);
+/// Charged; nothing if there is no room.
+std::shared_ptr<Memory> create_memory(int device, std::uint64_t size, bool exportable);
+std::optional<Address> reserve_addresses(std::uint64_t size, std::uint64_t alignment, Address hint);
+bool show(Address start, const Memory& memory, int protection);
+/// REQUIRES: it is one.
+void free_block(Address start);
 /// Takes that long, then fills a range with a byte.
 Step fill_step(Address start, std::size_t size, unsigned char value, unsigned microseconds);
 
@@ -242,6 +251,8 @@ Step make_record(const std::shared_ptr<Record>& record);
 std::shared_ptr<Record> enqueue_record(Queue& queue);
 /// Lets go of the driver's lock.
 Status wait_for(Entered& entered, const std::shared_ptr<Record>& record);
+/// Takes the driver's lock again.
+void reenter(Entered& entered);
 /// Waits for everything in a context but what is being captured.
 Status drain(Entered& entered, const DeviceContext& context);
 /// By what is queued.
@@ -261,7 +272,8 @@ bool has_implicit_dependency(const Queue& queue);
 // Errors of calls that a capture forbids, and that make it invalid.
 Status refuse_implicit_dependency(const Queue& queue);
 Status refuse_unsafe();  ///< of a call that might wait for what is captured
-Status refuse_wait(Queue& queue);
+Status refuse_capturing(Queue& queue);
+Status refuse_wait(Queue& queue);  ///< both
 Status refuse_captured(const EventState& event);
 /// As drain(), unless a stream captures.
 Status synchronize(Entered& entered, const DeviceContext& context);
