@@ -26,10 +26,19 @@ namespace salus::test {
 /// The stand-in's functions: the driver's, and its own.
 struct Standin : device::cuda::Driver {
     using Status = device::cuda::Status;
+    using Ordinal = device::cuda::Ordinal;
+    using Context = device::cuda::Context;
     using Stream = device::cuda::Stream;
+    using Event = device::cuda::Event;
     using Address = device::cuda::Address;
+    using Module = device::cuda::Module;
+    using Kernel = device::cuda::Kernel;
+    using Graph = device::cuda::Graph;
+    using RunnableGraph = device::cuda::RunnableGraph;
+    using LaunchConfiguration = device::cuda::LaunchConfiguration;
 #define SALUS_STANDIN_MEMBER(member, symbol, parameters) Status(*member) parameters = nullptr;
     SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_MEMBER)
+    SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_MEMBER)
 #undef SALUS_STANDIN_MEMBER
 
     /// Loads it into this process. By path: what is looked for by name from then on is this.
@@ -42,6 +51,7 @@ struct Standin : device::cuda::Driver {
     EXPECT_TRUE(standin.member) << symbol;
         SALUS_CUDA_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
         SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
+        SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
 #undef SALUS_STANDIN_LOOK_UP
         return standin;
     }

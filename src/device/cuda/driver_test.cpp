@@ -6,8 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/standin/standin_fixture.h"
+#include "tests/standin/versions.h"
+
 #if __has_include(<cuda.h>)
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #endif
 
 namespace salus::device::cuda {
@@ -116,6 +120,29 @@ SALUS_CUDA_COMPARE(event_synchronize, cuEventSynchronize);
 
 #define SALUS_CUDA_IS_COMPARED(member, symbol, parameters) static_assert(member##_is_compared);
 SALUS_CUDA_FUNCTIONS(SALUS_CUDA_IS_COMPARED)
+
+// The stand-in's, each with what there is of that name since that version.
+static_assert(sizeof(LaunchConfiguration) == sizeof(CUlaunchConfig));
+static_assert(offsetof(LaunchConfiguration, grid_z) == offsetof(CUlaunchConfig, gridDimZ));
+static_assert(offsetof(LaunchConfiguration, block_z) == offsetof(CUlaunchConfig, blockDimZ));
+static_assert(offsetof(LaunchConfiguration, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+static_assert(offsetof(LaunchConfiguration, stream) == offsetof(CUlaunchConfig, hStream));
+static_assert(offsetof(LaunchConfiguration, attributes) == offsetof(CUlaunchConfig, attrs));
+static_assert(offsetof(LaunchConfiguration, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
+
+// These two cudaTypedefs.h shows to nobody.
+using PFN_cuCtxCreate_v2000 = CUresult (*)(CUcontext*, unsigned, CUdevice);
+using PFN_cuMemAlloc_v2000 = CUresult (*)(unsigned*, unsigned);
+
+#define SALUS_STANDIN_COMPARE(member, name, since, flavour)                                             \
+    constexpr bool member##_is_of_a_version = true;                                                     \
+    static_assert(SameFunction<decltype(test::Standin::member), PFN_##name##_v##since##flavour>::value, \
+                  #member " is not " #name " of " #since);
+SALUS_STANDIN_VERSIONS(SALUS_STANDIN_COMPARE)
+
+#define SALUS_STANDIN_IS_COMPARED(member, symbol, parameters) static_assert(member##_is_of_a_version);
+SALUS_CUDA_FUNCTIONS(SALUS_STANDIN_IS_COMPARED)
+SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_IS_COMPARED)
 
 #endif
 
