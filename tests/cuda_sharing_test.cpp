@@ -233,6 +233,9 @@ TEST(CudaSharing, ALaneIsRenewedWhereThereIsRoomForOneOnly) {
 }
 
 TEST(CudaSharing, AThreadThatIsInsideAnIterationIsNotAtRest) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "its search for leaks does not survive an exit with a thread inside an iteration";
+#endif
     GpuMachine machine({"--policy", "srtf", "--lanes", "1"});
     machine.also["SALUS_SOCKET"] = machine.socket();
     Part part(machine.also, [](const Line&) {

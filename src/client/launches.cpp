@@ -35,7 +35,10 @@ void Launches::begin_slowly(device::Stream stream) {
     if (turns_.captures(stream)) return;
     while (!stopped_) {
         state_.fetch_sub(kOneInside, std::memory_order_release);
-        if (turns_.is_wanted_back()) close();
+        if (turns_.is_wanted_back()) {
+            turns_.wish();
+            close();
+        }
         const LaunchTurns::Entered entered = turns_.enter_iteration();
         if (entered == LaunchTurns::Entered::kYes) open();
         const std::uint64_t before = state_.fetch_add(kOneInside, std::memory_order_acq_rel);

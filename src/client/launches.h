@@ -37,6 +37,8 @@ public:
     /// Leaves it. For the last one this is a boundary, which drains the device if the turn is wanted back.
     virtual void leave_iteration() = 0;
     virtual bool is_wanted_back() const = 0;
+    /// The turn that is about to go back is wanted again at once: enter_iteration() follows.
+    virtual void wish() = 0;
     /// Whether there is anybody to share the device with.
     virtual bool has_company() const = 0;
 

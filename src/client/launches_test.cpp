@@ -43,6 +43,7 @@ public:
         changed_.notify_all();
     }
     bool is_wanted_back() const override { return wanted_back; }
+    void wish() override { ++wishes; }
     bool has_company() const override { return true; }
     bool captures(Stream stream) override { return capturing == stream; }
     void launches_on(Stream stream) override {
@@ -80,7 +81,7 @@ public:
 
     std::atomic<bool> wanted_back{false}, done{true};
     std::atomic<Stream> capturing{99};
-    std::atomic<int> waiting{0}, boundaries{0}, marks{0}, in_driver{0}, paced{0};
+    std::atomic<int> waiting{0}, boundaries{0}, marks{0}, in_driver{0}, paced{0}, wishes{0};
     std::vector<Stream> noted;
 
 private:
@@ -154,6 +155,7 @@ TEST(Launches, ATurnThatIsWantedBackEndsAtTheNextLaunch) {
     });
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.waiting == 1; }));
     EXPECT_EQ(turn.boundaries, 1);
+    EXPECT_EQ(turn.wishes, 1) << "the next turn is decided with it in mind";
     EXPECT_FALSE(turn.has_turn());
     turn.grant();
     thread.join();

@@ -385,6 +385,7 @@ bool ProcessClient::tidy() {
 /// Before the lane changes hands.
 void ProcessClient::drain() {
     device_->fences->drain();
+    if (by_launches_) return;  // its marks are no iterations
     const std::optional<std::uint64_t> lost = device_->fences->ns_lost();
     if (!lost) return;
     const std::uint64_t before = page_->turn_cost_ns.load(std::memory_order_relaxed);

@@ -122,6 +122,7 @@ private:
     Entered enter_iteration() override;
     void leave_iteration() override;
     bool is_wanted_back() const override { return turns_->word().yield; }
+    void wish() override { turns_->wish(); }
     bool has_company() const override { return page_->others.load(std::memory_order_relaxed) > 0; }
     bool captures(device::Stream stream) override { return memory_->captures(stream); }
     void launches_on(device::Stream stream) override { memory_->launches_on(stream); }

@@ -36,6 +36,10 @@ public:
     /// `since_ns` is when this thread began to wait, if it has come back in between; 0: it has not.
     Entry begin(const Waiting& waiting, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
 
+    /// Before a turn is given back that is wanted again at once: whoever decides on the next turn is to know. begin() must
+    /// follow. REQUIRES: the turn is wanted back.
+    void wish();
+
     /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
     /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
     /// False if no thread was inside.

@@ -82,7 +82,7 @@ Api by_resolver(void* library, std::uint64_t flags, int version) {
     void* resolver = nullptr;
     const auto ask = [&](void* with, const char* name, void** function) {
         int result = -1;
-        return version == 1 ? reinterpret_cast<First>(with)(name, function, 11030, flags)
+        return version == 1 ? reinterpret_cast<First>(with)(name, function, 11040, flags)
                             : reinterpret_cast<Second>(with)(name, function, 12000, flags, &result);
     };
     if (const Status status = ask(found, "cuGetProcAddress", &resolver); status != 0) fail("cuGetProcAddress", status);

@@ -141,6 +141,6 @@ private:
     std::size_t pieces_ = 0;
 };
 
-cuda::Address address_of(void* block) { return reinterpret_cast<cuda::Address>(block); }
+inline cuda::Address address_of(void* block) { return reinterpret_cast<cuda::Address>(block); }
 
 }  // namespace salus::device::on_standin
