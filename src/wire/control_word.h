@@ -43,7 +43,7 @@ struct Word {
     State state = State::kFree;
     bool yield = false;        ///< the service wants the grant back at the boundary
     bool want = false;         ///< a thread waits for the right to begin
-    bool kept = false;         ///< kGranted only: a live block is stuck in the lane; the grant must not be taken back
+    bool kept = false;         ///< kGranted only: the lane could not be cleared; the grant must not be taken back
     bool drained = false;      ///< kIdle only: no device work is in flight; the service needs no helper to take the grant
     std::uint16_t inside = 0;  ///< kRunning only: threads inside an iteration
     std::uint32_t epoch = 0;   ///< counts grants
@@ -123,8 +123,8 @@ struct Settle {
 };
 
 /// REQUIRES: kBoundary; and drained if the word says yield.
-/// `lane_clean` is false when a live block could not be moved out of the lane. Then the client keeps the grant, even if the
-/// word says yield.
+/// `lane_clean` is false when the lane could not be cleared: of live blocks, or of work that cannot be waited for. Then the
+/// client keeps the grant, even if the word says yield.
 constexpr Settle settle(Word w, bool drained, bool lane_clean) {
     if (w.yield && lane_clean) {
         w.state = State::kFree;
