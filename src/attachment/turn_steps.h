@@ -43,7 +43,7 @@ public:
         bool wake = false;        ///< threads of this client wait and may go on
         bool notify = false;      ///< the grant is back
     };
-    /// `clean`: no live block is left in the lane.
+    /// `clean`: as `lane_clean` of control::settle.
     Settled settle(bool clean, bool drained);
 
     /// The helper saw the word revoked, then waited until the device's work had ended. True: tell the service.
