@@ -184,7 +184,7 @@ struct Ended {
 };
 // Commands: one or several per connection. The service answers each with Answer.
 
-/// A job, by number or by name. A name must be unique among the jobs that the peer may control.
+/// A job, by number or by name. A name must belong to one job only.
 struct JobReference {
     std::uint32_t number = 0;  ///< 0: by name
     Text<64> name;
