@@ -1,5 +1,6 @@
-// A client's need of memory in mid-iteration and its answer: one at a time, each with a number. The library asks from the
-// thread that needs it and hears the answer in its helper; the simulator does both in virtual time (sim/clients.cpp).
+// A client's requests for more memory in mid-iteration, and their answers: one at a time, each with a number. In the
+// library, the thread that needs memory asks and the helper thread receives the answer. The simulator does both in virtual
+// time (sim/clients.cpp).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ public:
     enum class Outcome : std::uint8_t { kNone, kGiven, kDenied };
 
     wire::Need ask(std::uint64_t persistent, std::uint64_t ephemeral);
-    /// False: the answer is late, to an earlier need, and means nothing any more.
+    /// False: the answer is to an earlier need, and is ignored.
     bool on(const wire::NeedAnswer& answer);
     Outcome outcome() const { return outcome_; }
 

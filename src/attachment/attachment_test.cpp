@@ -11,7 +11,7 @@ using control::State;
 
 class TurnTest : public ::testing::Test {
 protected:
-    /// As the service does it.
+    /// Grants as the service does.
     void grant() {
         const auto granted = control::grant(turn_.word());
         ASSERT_TRUE(granted);

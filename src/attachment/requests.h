@@ -1,6 +1,6 @@
-// What the service asks of a client between its own calls, and what the client has to answer. No I/O: whoever drives it says
-// and does what `on` returns, and says what `answer` makes of the outcome. The library does so in its helper thread, the
-// simulator in that of a simulated client (sim/clients.cpp).
+// The service's requests to a client, and the client's answers. No I/O: the caller sends and does what on() returns, then
+// sends the message that answer() returns for the outcome. The library does so in its helper thread, the simulator in the
+// simulated helper of a client (sim/clients.cpp).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace salus::attachment {
 /// Things to do.
 namespace request {
 
-/// Take over the pieces of memory that came along: they are the lane's from the first'th on.
+/// Take the pieces of memory that came with the message. They are the lane's pieces from number `first` on.
 struct TakePieces {
     std::uint32_t first = 0;
 };
@@ -28,7 +28,7 @@ struct UnmapLane {
     std::uint32_t lane = 0;
     std::uint32_t version = 0;
 };
-/// See the device's work end, then acknowledge in the word.
+/// Wait until the device's work has ended, then acknowledge in the word.
 struct Drain {};
 struct PageOut {};
 struct PageIn {};
@@ -46,23 +46,23 @@ public:
         std::optional<wire::Message> say;  ///< at once
         Request todo;
     };
-    /// How the client is at the moment, and stays until PageOut is answered.
+    /// The client's present state. It must not change until PageOut is answered.
     struct State {
         control::Word word;
         bool parked = false;  ///< a thread waits to begin
         bool stays = false;   ///< its memory is never paged out
     };
-    /// What a message asks for. Messages that are not about lanes, a revocation or paging ask for nothing.
+    /// What a message asks for: nothing, unless it is about a lane, a revocation or paging.
     Step on(const wire::Message& message, const State& state);
 
-    /// What to say when it is done, or could not be; nothing if nobody waits to hear of it.
+    /// The message to send once the request is done or has failed; nothing if the service expects none.
     static std::optional<wire::Message> answer(const Request& done, bool ok);
 
-    /// The service is gone, and the lane was left.
+    /// The service is gone, and the client has left its lane.
     void forget_lane() { lane_.reset(); }
 
 private:
-    std::optional<std::uint32_t> lane_;  ///< whose pieces it has
+    std::optional<std::uint32_t> lane_;  ///< the lane whose pieces the client has
 };
 
 }  // namespace salus::attachment

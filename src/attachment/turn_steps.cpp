@@ -3,7 +3,7 @@
 namespace salus::attachment {
 namespace {
 
-/// Applies `step` to the word until it sticks; returns what it made. `step` returns something with `.next`.
+/// Applies `step` to the word, and again if the word has changed meanwhile. Returns the step's result, which has `.next`.
 template <typename Step>
 auto change(ControlPage& page, const Step& step) {
     std::uint64_t seen = page.word.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
-// A client's half of a turn: what its threads and its helper do to the control word, one step a call. Nobody waits in here,
-// and there is no clock: the library (client/turns.h) waits between steps, the simulator (sim/clients.cpp) lets virtual time
+// A client's half of a turn: what its threads and its helper do to the control word, one step per call. There is no waiting
+// and no clock in here: the library (client/turns.h) waits between steps, the simulator (sim/clients.cpp) lets virtual time
 // pass.
 #pragma once
 
@@ -16,17 +16,17 @@ public:
     explicit TurnSteps(ControlPage& page) : page_(page) {}
 
     enum class Entry : std::uint8_t {
-        kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
-        kNewTurn,  ///< with a grant that has just come
+        kJoined,   ///< another thread had begun the iteration, or the grant was kept from the last one
+        kNewTurn,  ///< the grant is new
     };
     struct Begun {
-        std::optional<Entry> entry;  ///< nothing: the thread has to wait until the word is another than `seen`
+        std::optional<Entry> entry;  ///< nothing: the thread has to wait until the word differs from `seen`
         control::Word seen;
         bool notify = false;  ///< tell the service that this client wants to run
     };
     /// `insist`: see control::begin.
     Begun begin(std::uint64_t now_ns, bool insist = false);
-    /// As begin(), but a thread that would have to wait leaves no wish behind. The clock is read only if it gets in.
+    /// As begin(), but leaves the word unchanged if the thread would have to wait. Reads the clock only if it enters.
     std::optional<Entry> try_begin(std::uint64_t (*now_ns)());
 
     struct Left {
@@ -35,20 +35,20 @@ public:
     };
     Left leave();
     void count(std::uint64_t iterations) { page_.iterations.fetch_add(iterations, std::memory_order_release); }
-    /// The iteration has ended at `now_ns`; what it counts is seen from now on.
+    /// The iteration ended at `now_ns`. Publishes its time and its count.
     void finish(std::uint64_t now_ns, std::uint64_t iterations);
 
     struct Settled {
-        bool must_drain = false;  ///< the grant is wanted back: see the device's work end, then settle again
+        bool must_drain = false;  ///< the service wants the grant back: wait for the device's work to end, then settle again
         bool wake = false;        ///< threads of this client wait and may go on
         bool notify = false;      ///< the grant is back
     };
-    /// `clean`: nothing alive is left in the lane.
+    /// `clean`: as `lane_clean` of control::settle.
     Settled settle(bool clean, bool drained);
 
-    /// The helper saw the word revoked, then the device's work end. True: tell the service.
+    /// The helper saw the word revoked, then waited until the device's work had ended. True: tell the service.
     bool acknowledge();
-    /// The service is gone: the grant is given up as if it had asked for it. True when it is back.
+    /// The service is gone: gives up the grant as if the service had asked for it. True once the grant is given up.
     bool withdraw();
 
     control::Word word() const { return control::unpack(page_.word.load(std::memory_order_acquire)); }

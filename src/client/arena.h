@@ -1,7 +1,7 @@
-// An allocator of ranges in [0, limit): best fit, lowest address first, neighbours merged. It touches no memory.
+// Allocates ranges in [0, limit): best fit, lowest address first; neighbouring gaps are merged. It touches no memory.
 //
-// The same sequence of calls gives the same offsets. So the high-water mark that a replay of an iteration finds is exactly
-// what the lane will need.
+// The same sequence of calls gives the same offsets. So the peak in a replay of an iteration is exactly what the lane will
+// need.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace salus::client {
 
 class Arena {
 public:
-    /// What ranges are rounded up to: whole pages, so that each can be remapped by itself.
+    /// Sizes are rounded up to this: whole pages, so that each range can be remapped by itself.
     static constexpr std::uint64_t kGranule = 64 * 1024;
 
     explicit Arena(std::uint64_t limit) : limit_(limit) {}
@@ -26,7 +26,7 @@ public:
     /// REQUIRES: `offset` came from allocate() and has not been freed since.
     void free(std::uint64_t offset);
 
-    /// Ranges in use beyond a lower limit stay; nothing new goes there.
+    /// Ranges in use beyond a lowered limit stay; nothing new is placed there.
     void set_limit(std::uint64_t limit) { limit_ = limit; }
     std::uint64_t limit() const { return limit_; }
     std::uint64_t in_use() const { return in_use_; }
@@ -43,7 +43,7 @@ private:
     void remove_gap(std::uint64_t offset, std::uint64_t size);
 
     std::uint64_t limit_;
-    std::uint64_t end_ = 0;  ///< beyond this all is free
+    std::uint64_t end_ = 0;  ///< everything beyond is free
     std::uint64_t peak_ = 0;
     std::uint64_t in_use_ = 0;
     std::map<std::uint64_t, std::uint64_t> used_;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kUnit = Arena::kGranule;
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 40;
 
-/// An arena with ranges of these sizes (in granules) one after the other, of which those listed have been freed.
+/// An arena with ranges of these sizes (in granules) one after the other, minus the freed ones.
 Arena filled(const std::vector<std::uint64_t>& units, const std::vector<std::size_t>& freed) {
     Arena arena(kNoLimit);
     std::vector<std::uint64_t> offsets;
@@ -43,7 +43,7 @@ TEST(Arena, TakesTheSmallestGapThatIsLargeEnough) {
     Arena arena = filled({4, 1, 2, 1, 3, 1}, {0, 2, 4});
     EXPECT_EQ(arena.allocate(2 * kUnit), 5 * kUnit);
     EXPECT_EQ(arena.allocate(3 * kUnit), 8 * kUnit);
-    EXPECT_EQ(arena.allocate(1 * kUnit), 0 * kUnit);  // the rest of that gap is one of 3
+    EXPECT_EQ(arena.allocate(1 * kUnit), 0 * kUnit);  // a gap of 3 is left of it
     EXPECT_EQ(arena.allocate(3 * kUnit), 1 * kUnit);
     EXPECT_EQ(arena.allocate(1 * kUnit), 12 * kUnit);  // no gap is left
 }
@@ -81,7 +81,7 @@ TEST(Arena, NothingGoesBeyondTheLimit) {
     EXPECT_EQ(arena.allocate(5 * kUnit), std::nullopt);
     EXPECT_EQ(arena.allocate(3 * kUnit), 0u);
     EXPECT_EQ(arena.allocate(kUnit + 1), std::nullopt);
-    EXPECT_EQ(arena.in_use(), 3 * kUnit);  // what failed left nothing behind
+    EXPECT_EQ(arena.in_use(), 3 * kUnit);  // the failure left nothing behind
     EXPECT_EQ(arena.allocate(kUnit), 3 * kUnit);
     EXPECT_EQ(arena.allocate(1), std::nullopt);
     Arena empty(0);
@@ -127,12 +127,12 @@ TEST(Arena, ThePeakIsTheEndOfTheHighestRangeSinceItWasReset) {
     arena.free(*high);
     EXPECT_EQ(arena.peak(), 5 * kUnit);
     arena.reset_peak();
-    EXPECT_EQ(arena.peak(), 2 * kUnit);  // what is still in use counts
+    EXPECT_EQ(arena.peak(), 2 * kUnit);  // a range in use counts
     arena.free(*low);
     EXPECT_EQ(arena.peak(), 2 * kUnit);
     arena.reset_peak();
     EXPECT_EQ(arena.peak(), 0u);
-    // Of a range in a gap it is the place that counts, not how much is in use.
+    // The peak is an address, not the amount in use.
     Arena other = filled({1, 1, 1}, {0, 1});
     other.reset_peak();
     EXPECT_EQ(other.peak(), 3 * kUnit);
@@ -142,7 +142,7 @@ TEST(Arena, ThePeakIsTheEndOfTheHighestRangeSinceItWasReset) {
 
 TEST(Arena, LimitForIsTheLeastThatSuffices) {
     const Arena arena = filled({2, 1, 2, 1}, {0, 2});
-    for (const std::uint64_t size : {2 * kUnit + 1, 3 * kUnit, 100 * kUnit}) {  // no gap would do
+    for (const std::uint64_t size : {2 * kUnit + 1, 3 * kUnit, 100 * kUnit}) {  // no gap is large enough
         Arena enough = arena;
         enough.set_limit(arena.limit_for(size));
         Arena less = arena;
@@ -166,7 +166,7 @@ TEST(Arena, MisuseIsAFailedCheck) {
 
 // ------------------------------------------------------------------------------------------------------------ at random
 
-/// The same rules, worked out each time from the ranges in use alone.
+/// The same rules, computed each time from the ranges in use alone.
 class NaiveArena {
 public:
     std::optional<std::uint64_t> allocate(std::uint64_t size, std::uint64_t limit) {

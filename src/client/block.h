@@ -12,7 +12,7 @@ namespace salus::client {
 /// The window that a block lies in.
 enum class Place : std::uint8_t { kLane, kPrivate };
 
-/// What is known of the allocation that made the block, in the iteration in which it was born.
+/// The allocation that made the block. The ticket is valid in the iteration of the allocation only.
 struct Birth {
     bool has_ticket = false;
     Predictor::Ticket ticket = 0;
@@ -20,10 +20,10 @@ struct Birth {
 };
 
 struct Block {
-    device::Range range;  ///< in its window; the size is as the arena counts
+    device::Range range;  ///< in its window; the size is rounded as by the arena
     Place place{};
-    device::Stream stream = 0;             ///< was at home when it was allocated
-    std::vector<device::Stream> others{};  ///< that use it, too
+    device::Stream stream = 0;             ///< the home stream when it was allocated
+    std::vector<device::Stream> others{};  ///< other streams that use it
     Birth birth{};
 };
 

@@ -1,4 +1,4 @@
-// Child processes, for tests of what is left in them.
+// Runs checks in child processes.
 #pragma once
 
 #include <sys/wait.h>
@@ -6,14 +6,14 @@
 
 namespace salus::client::test {
 
-/// Waits for the child; true if it says so itself.
+/// Waits for the child; true if it exits with 0.
 inline bool succeeds(pid_t child) {
     int status = -1;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// Runs `check` in a child process; true if that says so. `forks` is what has to know of it: a Memory or a ProcessClient.
+/// Runs `check` in a child process and returns its result. `forks` is told of the fork: a Memory or a ProcessClient.
 template <typename Forks, typename Check>
 bool in_a_child(Forks& forks, const Check& check) {
     forks.before_fork();
@@ -27,7 +27,7 @@ bool in_a_child(Forks& forks, const Check& check) {
     return succeeds(child);
 }
 
-/// ... nothing of which has to know.
+/// ... without telling anything of the fork.
 template <typename Check>
 bool in_a_child(const Check& check) {
     const pid_t child = ::fork();

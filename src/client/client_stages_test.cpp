@@ -1,5 +1,5 @@
-// Whatever happens to a client, at whatever stage of an iteration: its service goes, its process forks, its descriptors are
-// closed. The job goes on.
+// The job continues whatever happens to its client, at any stage of an iteration: the service goes away, the process forks,
+// the descriptors are closed.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,12 +22,11 @@ enum class Stage {
     kOutside,
     kWaiting,
     kInside,
-    kAsking,         ///< inside, for private memory
-    kAskingForLane,  ///< inside, for a larger lane
+    kAsking,         ///< inside, asks for private memory
+    kAskingForLane,  ///< inside, asks for a larger lane
 };
 
-/// A job of one thread runs to the stage in question. There something happens to it; then it ends that iteration, and runs
-/// one more.
+/// A job of one thread runs to the given stage. There something happens to it. It ends that iteration and runs one more.
 class ClientStagesTest : public ClientTest, public ::testing::WithParamInterface<Stage> {
 protected:
     ~ClientStagesTest() override {
@@ -64,14 +63,14 @@ protected:
 
     static constexpr std::size_t kLane = 2 * kBlock;
 
-    Gate at_stage_;         ///< of a stage at which the job does not wait by itself
-    Gate before_the_last_;  ///< iteration
+    Gate at_stage_;         ///< for stages at which the job does not wait by itself
+    Gate before_the_last_;  ///< before the last iteration
     std::uint64_t need_ = 0;
     void* kept_ = nullptr;
     std::future<bool> job_;
 
 private:
-    /// By the job's thread. Twice, so that the client has learned what it needs.
+    /// The job's thread. It runs two iterations first, so that the client has learned what it needs.
     bool run() {
         begin(/*room=*/0);
         bool ok = client_->end() == SALUS_OK && client_->begin() == SALUS_OK;
@@ -119,7 +118,7 @@ TEST_P(ClientStagesTest, TheServiceGoesAndTheNextOneIsAttachedTo) {
     session_->hang_up();
     EXPECT_TRUE(eventually([&] { return client_->memory()->mapped() == 0 || has_begun(); }));
     at_stage_.open();
-    // An iteration that had begun is finished; then the lane is left.
+    // An iteration in progress is finished; then the client leaves the lane.
     EXPECT_TRUE(eventually([&] { return session_->word().state == State::kFree; }));
     EXPECT_TRUE(eventually([&] { return client_->memory()->mapped() == 0; }));
     const std::uint64_t done = session_->page().iterations;
@@ -184,14 +183,14 @@ TEST_P(ClientStagesTest, AChildIsNoClientAndTheParentDoesNotNotice) {
     session_->catch_up();
 }
 
-// As os.closerange does. The numbers then come to mean files of the job's own: here a socket, which would pass on whatever
-// was sent to it.
+// The job closes our descriptors, as os.closerange does, and reuses their numbers for its own files: here for a socket,
+// which would show whatever we sent to it.
 TEST_P(ClientStagesTest, DescriptorsAreTheJobsOnceItHasClosedOurs) {
     ::testing::internal::CaptureStderr();
     reach_the_stage();
     auto foreign = os::make_socket_pair();
     ASSERT_TRUE(foreign.has_value());
-    constexpr int kOutOfReach = 256;  // where ours begin
+    constexpr int kOutOfReach = 256;  // our descriptors begin here
     std::vector<int> numbers = os::open_descriptors();
     std::erase_if(numbers, [](int number) { return number < kOutOfReach; });
     ASSERT_GE(numbers.size(), 6u);
@@ -202,7 +201,7 @@ TEST_P(ClientStagesTest, DescriptorsAreTheJobsOnceItHasClosedOurs) {
     }
     take_back(session_->page());
     at_stage_.open();
-    before_the_last_.open();  // it may notice only when it begins again
+    before_the_last_.open();  // the client may notice only at its next begin
     EXPECT_TRUE(eventually([&] { return session_->page().left == 1; })) << "nothing of the lane is mapped any more";
     EXPECT_EQ(client_->memory()->mapped(), 0u);
     EXPECT_EQ(counters().shared, 0);
@@ -211,7 +210,8 @@ TEST_P(ClientStagesTest, DescriptorsAreTheJobsOnceItHasClosedOurs) {
               "salus: this job closed the descriptors of Salus; it continues without sharing\n");
 
     EXPECT_TRUE(client_->must_stay()) << "the helper cannot be told to end";
-    // The end of the connection wakes it. What it then looks at are the numbers: there has to be something to see.
+    // The end of the connection wakes the helper, which then looks at the descriptor numbers. So leave a packet that it
+    // could read by mistake.
     const std::byte packet[1] = {};
     ASSERT_TRUE(os::send_packet(foreign->second.get(), packet));
     session_->hang_up();

@@ -1,4 +1,4 @@
-// A place at which a test holds up a thread.
+// Lets a test hold up a thread.
 #pragma once
 
 #include <condition_variable>
@@ -6,7 +6,7 @@
 
 namespace salus::client::test {
 
-/// Holds up whoever passes, until it is opened.
+/// Holds up every thread that calls pass(), until open().
 class Gate {
 public:
     void pass() {

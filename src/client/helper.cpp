@@ -1,4 +1,4 @@
-// The helper thread: answers the service while the job's own threads do something else, or nothing.
+// The helper thread: answers the service, whatever the job's own threads do.
 
 #include <cstdlib>
 
@@ -13,7 +13,7 @@
 namespace salus::client {
 namespace {
 
-/// How long an orphaned client waits for a service before it goes on alone.
+/// How long a client that has lost its service waits for a new one before it continues alone.
 std::uint64_t orphan_wait_ns() {
     const char* text = std::getenv("SALUS_ORPHAN_WAIT");
     const auto seconds = parse_number(text ? text : "60");
@@ -49,7 +49,7 @@ void ProcessClient::help() {
     }
 }
 
-/// False when the connection is no more.
+/// False when the connection has ended.
 bool ProcessClient::handle(wire::Received received) {
     if (received.kind == wire::Received::Kind::kNothingNow) return true;
     if (received.kind != wire::Received::Kind::kMessage) return false;
@@ -89,7 +89,7 @@ bool ProcessClient::perform(const attachment::Request& request, std::vector<os::
     if (const auto* take = std::get_if<request_of::TakePieces>(&request)) {
         if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("the memory of a lane cannot be opened");
     } else if (const auto* map = std::get_if<request_of::MapLane>(&request)) {
-        // After a restart of the service it may be paged out without the service's knowing.
+        // After a restart of the service, the memory may be paged out without the service knowing.
         if (!memory_->page_in() || !memory_->map_lane(map->size)) fail("a lane cannot be mapped");
     } else if (std::holds_alternative<request_of::UnmapLane>(request)) {
         memory_->unmap_lane();
@@ -126,7 +126,7 @@ void ProcessClient::tell_askers() {
     answered_.notify_all();
 }
 
-/// See Note [Descriptors that are gone]: an iteration that has begun is finished first.
+/// See Note [Descriptors that are gone]. An iteration in progress is finished first.
 void ProcessClient::lose_descriptors_when_outside() {
     lost_ = true;
     memory_->set_alone(true);
@@ -147,8 +147,8 @@ bool ProcessClient::pause() {
     return !stopping_;
 }
 
-/// There is no service any more, or we are to leave it: an iteration that has begun is finished, then the lane is left.
-/// False if the client is being detached meanwhile.
+/// The service is gone, or we have to leave it. An iteration in progress is finished first, then the client leaves its lane.
+/// False if the client is detached meanwhile.
 bool ProcessClient::end_attachment() {
     lost_ = true;
     memory_->set_alone(true);  // nobody to ask
@@ -167,13 +167,14 @@ bool ProcessClient::end_attachment() {
     return true;
 }
 
-/// Waits for a service to attach to again. False: none came in time, and the client is on its own from now on.
+/// Waits for a new service and attaches to it. False: none came in time, and the client is on its own from now on; or it is
+/// being detached.
 bool ProcessClient::reattach() {
     const std::uint64_t deadline = os::now_ns() + orphan_wait_ns();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
-            if (const int socket = socket_.get(); failed_ && socket >= 0) os::end_receiving(socket);  // left again at once
+            if (const int socket = socket_.get(); failed_ && socket >= 0) os::end_receiving(socket);  // leave at once
             return true;
         }
         memory_->set_alone(true);

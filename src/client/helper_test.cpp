@@ -1,4 +1,4 @@
-// What the helper answers while the job's own threads do something else.
+// The helper's answers while the job's own threads do something else.
 #include <gtest/gtest.h>
 
 #include "client/child_fixture.h"
@@ -88,8 +88,8 @@ TEST_F(HelperTest, RefusesToPageOutUnlessItWaits) {
     EXPECT_EQ(session_->hear<wire::Unpageable>().for_good, 1u);
 }
 
-// The service is another process here. Where the kernel does not let us hold up threads that write, a process that has
-// threads beside the one that waits and the helper is not paged out.
+// Here the service is another process. If the kernel does not let us hold up threads that write, a process is paged out only
+// if it has no threads beside the waiting one and the helper.
 TEST_F(HelperTest, PagesOutWhileItWaitsAndInBeforeItRuns) {
     const Setting place("SALUS_PAGE_DIR", service_.directory());
     attach();

@@ -15,7 +15,7 @@ protected:
         heap_.arena().set_limit(kLaneSize);
     }
     device::Range allocate(std::uint64_t size = 4 * kLaneUnit) { return {heap_.allocate(size).value(), size}; }
-    /// Freed, with nothing in flight.
+    /// Frees with nothing in flight.
     bool free(device::Range range, WorkInFlight::Mark after = 0) {
         heap_.died(range);
         return heap_.release(range, after);
@@ -67,7 +67,7 @@ TEST_F(LaneHeapTest, WhatCannotBeMovedStays) {
     EXPECT_TRUE(whole_lane_is_free());
 }
 
-// In each case: freed during the move, or dead then and free for good only after it.
+// The block is freed during the move. `late`: it is released only after the move.
 TEST_F(LaneHeapTest, ABlockThatDiesWhileItMovesKeepsItsPlaceUntilThen) {
     for (const bool moved : {false, true}) {
         for (const bool late : {false, true}) {

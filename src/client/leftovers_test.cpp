@@ -43,7 +43,7 @@ TEST(Leftovers, WhatMayBeInUseByWorkInFlightIsNotGivenBack) {
     Given given;
     given.leftovers.add({0, 2}, {1, 7});
     given.leftovers.add({10, 2}, {1, 8});
-    given.leftovers.give_back_before(Leftovers::kAll, 8);  // what was freed since mark 8 is not through
+    given.leftovers.give_back_before(Leftovers::kAll, 8);  // memory freed since mark 8 may be in use
     EXPECT_EQ(given.units, (std::set<std::uint64_t>{0, 1}));
     EXPECT_EQ(given.leftovers.bytes(), 2u);
 }

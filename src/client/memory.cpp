@@ -8,15 +8,15 @@
 namespace salus::client {
 namespace {
 
-/// What is added to P, so that it need not be asked for bit by bit: some for evacuation, some for the small blocks.
+/// P with a reserve for evacuation and for small blocks, so that the client need not ask bit by bit.
 std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + (std::uint64_t{2} << 20); }
 
 std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) / unit * unit; }
 
-/// Outside of iterations growth is told in steps.
+/// Outside of iterations, the service hears of growth in steps of this size.
 constexpr std::uint64_t kObserveStep = std::uint64_t{16} << 20;
 
-/// How many iterations freed memory is kept for the next one to use.
+/// For how many iterations freed memory is kept for reuse.
 constexpr std::uint64_t kKeptIterations = 2;
 
 }  // namespace
@@ -54,7 +54,7 @@ void* Memory::allocate_managed(Books& books, std::uint64_t size, Kind kind, bool
     if (size > device_.own->size()) return nullptr;
     look_after_late();
     size = Arena::rounded(std::max<std::uint64_t>(size, 1));
-    // With other threads no iteration is like another: there is nothing to learn.
+    // With other threads, no iteration is like another, so there is nothing to learn.
     if (!inside || kind == Kind::kPersistent || threaded_) return allocate_private(books, size, inside, Birth{});
     const auto [birth, dies] = profile_.wanted(size, work_.home());
     const bool ephemeral = kind == Kind::kEphemeral || (kind == Kind::kAuto && dies);
@@ -72,7 +72,7 @@ void* Memory::allocate_in_lane(Books& books, std::uint64_t size, const Birth& bi
             page_.lane_bytes.fetch_add(size, std::memory_order_relaxed);
             return enter(Place::kLane, {*offset, size}, birth);
         }
-        if (!settled && (work_.any_late() || private_.leftovers().bytes() > 0)) {  // that may be all that is missing
+        if (!settled && (work_.any_late() || private_.leftovers().bytes() > 0)) {  // this may free enough
             settled = true;
             if (const auto passed = settle(books)) {
                 private_.leftovers().give_back_before(kAll, *passed);
@@ -80,7 +80,7 @@ void* Memory::allocate_in_lane(Books& books, std::uint64_t size, const Birth& bi
                 continue;
             }
         }
-        // No less than T: this thread may have come in before the first one has told what may be used.
+        // Ask for no less than T: this thread may have entered before the first one has called turn_begins().
         const std::uint64_t stated = std::min(lane_.mapped(), page_.wanted_ephemeral.load(std::memory_order_relaxed));
         const std::uint64_t wanted = rounded_up(lane_.arena().limit_for(size), device_.traits.lane_unit);
         const Needs needs{std::max(room_, private_.in_use()), std::max(wanted, stated)};
@@ -122,14 +122,14 @@ void* Memory::allocate_private(Books& books, std::uint64_t size, bool inside, co
     return block;
 }
 
-/// Memory behind a private range that was placed.
+/// Puts memory behind a placed private range.
 bool Memory::back(Books& books, device::Range range) {
     PrivateHeap::Backing backing = private_.start_backing(range);
     bool may_help = true;
-    while (!private_.go_on(backing) && may_help) {  // what is kept for later may be what is missing now
+    while (!private_.go_on(backing) && may_help) {  // memory that is kept for later may be enough
         const std::optional<Mark> passed = settle(books);
         if (passed) private_.leftovers().give_back_before(kAll, *passed);
-        may_help = passed && (work_.any_late() || private_.leftovers().bytes() > 0);  // freed meanwhile
+        may_help = passed && (work_.any_late() || private_.leftovers().bytes() > 0);  // more was freed meanwhile
     }
     note_held();
     if (backing.complete()) return true;
@@ -160,10 +160,10 @@ void Memory::count_private(std::int64_t change) {
 // ------------------------------------------------------------------------------------------------------------ freeing
 
 // Note [Nobody waits to free]
-// A function that a stream calls (cuLaunchHostFunc) may free a block, and everything that the stream was given later waits
-// for it. Nobody waits for a stream with the books locked, but whoever has them calls the driver, which may wait until there
-// is room in a stream's queue. So a block that is freed while the books are locked is only noted down, and whoever locks
-// them next sees to it.
+// A function that a stream calls (cuLaunchHostFunc) may free a block, and all later work of the stream waits for that
+// function. A thread that holds the books never waits for a stream itself. But it calls the driver, which may wait for room
+// in a stream's queue. So if the books are locked, free() only records the block, and the next thread that locks the books
+// frees it.
 void Memory::free(void* start, bool inside) {
     if (!start) return;
     if (!owns(start)) {
@@ -185,7 +185,7 @@ void Memory::free(void* start, bool inside) {
         free_now(start, inside);
         if (work_.asynchronous() || !lane_.any_dead()) return;
     }
-    // Where nothing is in flight the lane comes back at once; if somebody changes it just now, at the next boundary.
+    // If nothing is in flight, the lane is restored at once; if another thread is changing it now, at the next boundary.
     const std::unique_lock change(changes_, std::try_to_lock);
     if (change.owns_lock()) bring_back_lane(kAll);
 }
@@ -202,7 +202,7 @@ void Memory::free_all_deferred() {
 
 void Memory::free_now(void* start, bool inside) {
     const auto found = blocks_.find(start);
-    if (found == blocks_.end()) return;  // freed twice: there is nothing sensible to do in someone else's process
+    if (found == blocks_.end()) return;  // freed twice: nothing sensible can be done in the job's process
     const Block block = std::move(found->second);
     blocks_.erase(found);
     ++usage_.frees;
@@ -214,14 +214,14 @@ void Memory::free_now(void* start, bool inside) {
     if (!work_.keep_if_late(block)) release(block, work_.last());
 }
 
-/// Its memory may be used again, by work that comes after what the home stream was given so far.
+/// Makes the block's memory available to work that the home stream is given from now on.
 void Memory::release(const Block& block, Mark freed_after) {
     const device::Range range = block.range;
     if (block.place == Place::kLane) {
         if (lane_.release(range, freed_after)) return;
     } else {
         const bool few = private_.leftovers().bytes() + range.size <= private_.may_be_kept();
-        // What may be in use by work in flight is kept in any case.
+        // Memory that work in flight may use is kept in any case.
         const bool keep = (!alone_ && paging_.is_in() && few) || work_.asynchronous();
         private_.free(range, keep, {profile_.iteration(), freed_after});
     }
@@ -249,17 +249,17 @@ void Memory::release_late(Mark passed) {
     for (const auto& [block, freed_after] : work_.take_late(passed)) release(block, freed_after);
 }
 
-/// A mark that is not a boundary's.
+/// Makes a mark between boundaries.
 std::optional<Memory::Mark> Memory::mark_midway() {
     const std::optional<Mark> mark = work_.mark();
     for (const auto& [start, block] : blocks_) {
-        if (!block.others.empty()) work_.note_uses(block);  // the next one is to mark what they are given from now on
+        if (!block.others.empty()) work_.note_uses(block);  // the next mark must cover later work of these streams
     }
     return mark;
 }
 
-/// Waits until all that is free by our books now is free for good. Nothing: a stream captures a graph, and what it did
-/// before cannot be waited for.
+/// Waits until all memory that is free in our books now is free for good. Nothing: a stream captures a graph, and its
+/// earlier work cannot be waited for.
 std::optional<Memory::Mark> Memory::settle(Books& books) {
     const std::optional<Mark> mark = mark_midway();
     if (!mark) return std::nullopt;
@@ -268,7 +268,7 @@ std::optional<Memory::Mark> Memory::settle(Books& books) {
     return mark;
 }
 
-/// Where no boundary comes, what other streams have used must not pile up until the device is full.
+/// If no boundary comes, blocks that other streams have used must not pile up until the device is full.
 void Memory::look_after_late() {
     if (work_.late_bytes() <= private_.may_be_kept() || !work_.passed()) return;
     release_late(work_.last());
@@ -285,8 +285,8 @@ std::uint64_t Memory::give_back() {
     return before - std::min(before, backed());
 }
 
-/// What a profiling turn used is wanted by others; later on, the next iterations want the same.
-/// `passed`: a mark, if one has; `last`: the boundary's, which can be waited for.
+/// After a profiling turn, others want the memory that it used. Later, this client's next iterations want it again.
+/// `passed`: the latest mark known to have passed; `last`: the boundary's mark, which can be waited for.
 void Memory::give_back_leftovers(Books& books, std::optional<Mark> passed, Mark last) {
     const std::uint64_t iteration = profile_.iteration();
     const bool profiling = lane_.mapped() == 0;
@@ -322,12 +322,13 @@ void Memory::turn_begins() {
 bool Memory::boundary() {
     Books books = open_books();
     const bool in_flight = work_.asynchronous();
-    // The last mark was at the last boundary: what was freed before that is through. The one below has hardly passed yet.
+    // The last mark is usually the last boundary's: memory freed before it is free for good. The mark made below has hardly
+    // passed yet.
     std::optional<Mark> passed;
     if (!in_flight) passed = kAll;
     else if ((work_.any_late() || private_.leftovers().bytes() > 0) && work_.passed()) passed = work_.last();
     if (passed) release_late(*passed);
-    // What a stream was given before it began to capture a graph cannot be waited for: the lane stays ours meanwhile.
+    // If a stream captures a graph, its earlier work cannot be waited for: the client keeps the lane meanwhile.
     const std::optional<Mark> mark = work_.mark();
     const bool wanted = lane_.alive() > 0 || lane_.any_dead() || work_.late_bytes() > private_.may_be_kept();
     bool clean = mark && lane_.alive() == 0;
@@ -336,7 +337,7 @@ bool Memory::boundary() {
         if (in_flight) passed = mark;
     }
     if (!profile_.uneventful(private_.peak())) learn();
-    // What one iteration needed beyond P the next may not.
+    // Room that one iteration needed beyond P ends with it.
     if (lane_.mapped() > 0)
         room_ = std::max(std::min(room_, page_.wanted_persistent.load(std::memory_order_relaxed)), private_.in_use());
     if (!clean) page_.boundaries_delayed.fetch_add(1, std::memory_order_relaxed);
@@ -410,7 +411,7 @@ void Memory::set_alone(bool alone) {
     observed_ = 0;
     profile_.set_alone(alone, private_.in_use());
     if (!alone) private_.reset_peak();
-    else if (!work_.asynchronous()) private_.leftovers().give_back_before(kAll, kAll);  // else they are of use as they are
+    else if (!work_.asynchronous()) private_.leftovers().give_back_before(kAll, kAll);  // else they stay, for reuse
 }
 
 }  // namespace salus::client

@@ -1,28 +1,28 @@
-// A client's memory: every block that its process has from Salus, and the windows that these lie in.
+// A client's memory: every block that its process has from Salus, and the windows that the blocks lie in.
 //
 // Thread-safe. Threads of the job allocate and free; the helper maps lanes and pages. Nothing here knows of sockets or
-// turns: who is inside an iteration is told, and what cannot be had without asking is asked through Provider.
+// turns: the caller says whether its thread is inside an iteration, and Provider asks the service for more memory.
 //
-// Its parts keep books, each for itself, and know nothing of each other or of locks:
+// Its parts keep separate books, and know nothing of each other or of locks:
 //
-//   LaneHeap      the lane's window: what is placed there, what was evacuated, where the lane has to come back
-//   PrivateHeap   the private window, the memory behind it, what is kept of it for later, and how much is in use
+//   LaneHeap      the lane's window: which blocks are placed there, which were evacuated, where to restore the lane
+//   PrivateHeap   the private window, the memory behind it, freed memory that is kept for later, and how much is in use
 //   WorkInFlight  the home stream, marks on the device's work, freed blocks that wait for it
-//   Profile       what was learned of P and T, and of which blocks die
-//   Paging        whether the memory is out, and what was freed meanwhile
+//   Profile       what was learned of P and T, and which blocks die
+//   Paging        whether the memory is paged out, and which blocks were freed meanwhile
 //
 // Two locks, taken in this order:
 //
-//   changes_   Whoever changes what the lane's window shows, or pages, holds it from beginning to end, also while it waits
-//              for the device or a disk. It guards device::LaneWindow and device::Pager. No allocation ever takes it; a free
-//              takes it only if nobody has it.
-//   books_     Guards all the books, device::PrivateWindow, and the calls of device::Fences that do not wait. It is held for
-//              moments: nobody waits for the device, a disk or the service with it.
+//   changes_   Guards device::LaneWindow and device::Pager. A thread that changes what the lane's window shows, or pages,
+//              holds it from beginning to end, also while it waits for the device or a disk. No allocation ever takes it; a
+//              free takes it only if nobody holds it.
+//   books_     Guards all the books, device::PrivateWindow, and the calls of device::Fences that do not wait. It is held
+//              briefly: no thread that holds it waits for the device, a disk or the service.
 //
-// So a block may be freed, and others allocated, while somebody waits for the device or moves memory. Three rules make that
-// safe. Marks are numbered, and each wait frees only what was freed before its own mark (Note [Streams]). A block that is
-// freed while it is evacuated keeps its place until that is done (LaneHeap). And nothing new is placed in a lane that is
-// being cleared: it becomes private.
+// So blocks can be freed and allocated while a thread waits for the device or moves memory. Three rules make this safe.
+// - Marks are numbered. After a wait, only memory that was freed before the awaited mark is reused (Note [Streams]).
+// - A block that is freed during its evacuation keeps its place until the evacuation is done (LaneHeap).
+// - No new block is placed in a lane that is being cleared: it becomes private.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@
 
 namespace salus::client {
 
-/// Smaller blocks are the C library's business.
+/// Smaller blocks are left to the C library.
 inline constexpr std::size_t kManagedMin = std::size_t{1} << 20;
 
 enum class Kind : std::uint8_t { kPersistent, kEphemeral, kAuto };
@@ -55,9 +55,10 @@ enum class Kind : std::uint8_t { kPersistent, kEphemeral, kAuto };
 class Provider {
 public:
     virtual ~Provider() = default;
-    /// Inside an iteration: waits until it is given (true) or denied.
+    /// Inside an iteration: asks the service and waits until it gives the memory (true) or denies it. `all` are the client's
+    /// total needs.
     virtual bool ask(Needs all) = 0;
-    /// Outside of one: it is taken, and the service told.
+    /// Outside of iterations: the client has already taken the memory; tells the service the new total.
     virtual void observe(std::uint64_t persistent) = 0;
 };
 
@@ -66,22 +67,22 @@ public:
     /// The page, the device and the provider must outlive this.
     Memory(ControlPage& page, device::ClientDevice& device, Provider& provider);
 
-    /// nullptr if it cannot be had. `inside`: this thread is inside an iteration.
+    /// nullptr if there is no memory. `inside`: this thread is inside an iteration.
     void* allocate(std::size_t size, Kind kind, bool inside);
-    /// For work on this stream; nothing if another allocator should serve it. See Note [Streams].
+    /// A block for work on this stream; nothing if another allocator should serve it. See Note [Streams].
     std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool inside);
-    /// `inside`: by a thread that is inside an iteration, or works for one that is.
+    /// `inside`: this thread is inside an iteration, or works for a thread that is.
     void free(void* block, bool inside = true);
     /// Work on this stream uses the block as well.
     void used_on(const void* block, device::Stream stream);
-    /// What the home stream is given from now on comes after what this one was given so far.
+    /// Later work on the home stream waits for the work given to this stream so far.
     void wait_for_stream(device::Stream stream);
     bool in_lane(const void* block);
-    /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them does so
-    /// yet, and what is in the lane leaves it now.
+    /// Threads outside of iterations may use the memory, too; see Note [Other threads]. `move_out`: none of them uses it
+    /// yet, so the blocks in the lane are moved out now.
     void set_threaded(bool threaded, bool move_out);
     std::uint64_t private_bytes();
-    /// Of managed blocks; peaks since reset_peaks().
+    /// Counts managed blocks; peaks are since reset_peaks().
     struct Usage {
         std::uint64_t in_use = 0, in_use_peak = 0;
         std::uint64_t reserved = 0, reserved_peak = 0;
@@ -90,15 +91,16 @@ public:
     };
     Usage usage();
     void reset_peaks();
-    /// What was freed and is kept for later goes back to the device. How much that was.
+    /// Returns freed memory that was kept for later to the device. The result is its size.
     std::uint64_t give_back();
 
     // ---- turns; called by the thread that enters first or leaves last ----
-    /// An iteration of this kind begins: those of one kind allocate alike.
+    /// An iteration of this kind begins. Iterations of one kind allocate alike.
     void iteration_begins(std::uint64_t kind) { profile_.iteration_begins(kind); }
-    /// A grant was taken up. The service knows the demand that is on the page: that much may be used.
+    /// A thread has taken up a grant. The service knows the demand on the page, so that much may be used.
     void turn_begins();
-    /// Evacuates, learns, and puts the demand on the page. False if something alive is left in the lane.
+    /// Evacuates, learns, and puts the demand on the page. False if a live block is left in the lane, or work that cannot be
+    /// waited for.
     bool boundary();
 
     // ---- work that needs no memory of ours: marks for client/launches.h ----
@@ -113,34 +115,34 @@ public:
     }
     bool launches_passed() { return device_.fences->passed(); }
 
-    /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
+    /// For tests: every n-th iteration, all blocks are expected to die. 0: never.
     void mispredict_every(std::uint64_t iterations) { profile_.mispredict_every(iterations); }
-    /// For tests: what Note [Streams] forbids is done.
+    /// For tests: breaks the rules of Note [Streams].
     void reuse_at_once() { work_.reuse_at_once(); }
 
     // ---- the helper ----
-    /// Further pieces of the lane's memory; the first ones replace the lane that was there.
+    /// Adds pieces of the lane's memory from number `first` on; 0 replaces the previous lane.
     bool add_lane_memory(std::size_t first, std::vector<os::Descriptor> pieces);
     bool map_lane(std::uint64_t size);
     void unmap_lane();
     std::uint64_t mapped();
     void set_room(std::uint64_t persistent);
     bool page_out();
-    /// Does nothing if it is not paged out.
+    /// Does nothing if the memory is not paged out.
     bool page_in();
     bool paged();
 
-    /// Without a service there is nobody to ask and no lane.
+    /// `alone`: there is no service to ask, and no lane.
     void set_alone(bool alone);
 
     /// Whether the address is in one of the windows.
     bool owns(const void* block) const { return device_.lane->contains(block) || device_.own->contains(block); }
 
-    // ---- fork; nothing may change in between ----
-    /// The child inherits no lane, and is to have a copy of what is alive there.
+    // ---- fork; all locks are held in between ----
+    /// The child does not inherit the lane; it gets a copy of the blocks that are alive there.
     void before_fork();
     void after_fork_in_parent();
-    /// The lane's descriptor is not for it. What it inherited is the parent's to free.
+    /// The child must not keep the lane's descriptor. Only the parent frees inherited blocks.
     void after_fork_in_child();
 
 private:
@@ -148,15 +150,15 @@ private:
     using Mark = WorkInFlight::Mark;
     static constexpr Mark kAll = Leftovers::kAll;
 
-    // A function that takes `books` requires that they are locked; it may unlock them while it waits, and leaves them
-    // locked. The others say what they require.
+    // A function that takes `books` requires them locked. It may unlock them while it waits, and returns with them locked.
+    // The other functions say what they require.
 
     Books open_books() {
         Books books(books_);
         free_deferred();
         return books;
     }
-    /// For what takes long: others use the books meanwhile.
+    /// Calls `wait` with the books unlocked, for calls that take long.
     template <typename Wait>
     auto without(Books& books, const Wait& wait) {
         books.unlock();
@@ -213,7 +215,7 @@ private:
         void* start;
         bool inside;
     };
-    std::mutex deferred_mutex_;  ///< the last in the order; held for a moment only
+    std::mutex deferred_mutex_;  ///< taken last; held for a moment only
     std::vector<Freed> deferred_;
     std::atomic<bool> any_deferred_{false};
 
@@ -223,8 +225,8 @@ private:
     Profile profile_;
     Paging paging_;
     std::unordered_map<const void*, Block> blocks_;
-    std::uint64_t room_ = 0;      ///< of private memory, that may be used inside an iteration
-    std::uint64_t observed_ = 0;  ///< what the service was last told that is in use
+    std::uint64_t room_ = 0;      ///< total private memory that may be used inside an iteration
+    std::uint64_t observed_ = 0;  ///< private memory in use that the service last heard of
     Usage usage_;
     bool alone_ = true;
     bool threaded_ = false;

@@ -1,4 +1,4 @@
-// What changes the windows as a whole, under Memory's changes_: evacuation, lanes that come and go, paging, fork.
+// The changes to whole windows, under Memory's changes_: evacuation, mapping of lanes, paging, fork.
 #include <algorithm>
 #include <utility>
 
@@ -9,17 +9,18 @@ namespace salus::client {
 // --------------------------------------------------------------------------------------------------------- evacuation
 
 // Note [Other threads]
-// A thread that is in no iteration may use a block at any time, also while a boundary would evacuate it: what it writes just
-// then would be lost, and what it gives a GPU to do would find nothing mapped. So in a process in which such threads use the
-// memory nothing is moved: every block is private, and stays where it is. That such a thread is about to start is told
-// (set_threaded), and what the lane holds leaves it before. A second thread that begins an iteration tells by that: what is
-// in the lane by then stays there, and the lane is kept, until it is freed. Threads that work for the one inside, and that
-// it waits for, are no such threads.
+// A thread outside of iterations may use a block at any time, also while a boundary evacuates it. Then what it writes would
+// be lost, and work that it gives a GPU would find nothing mapped. So where such threads use the memory, nothing is moved:
+// every block is private, and stays where it is.
+// - We are told before such a thread starts (set_threaded); the blocks in the lane are moved out first.
+// - A second thread that begins an iteration tells us by that. Blocks that are in the lane by then stay there, and the
+//   client keeps the lane until they are freed.
+// - Threads that work for the thread inside, while it waits for them, are not such threads.
 //
-// Where we are not told, a block that is freed by a thread in no iteration is taken for a survivor: the next one like it is
+// In case we are not told: a block freed by a thread outside of iterations counts as a survivor, so the next one like it is
 // private.
 void Memory::set_threaded(bool threaded, bool move_out) {
-    const std::lock_guard change(changes_);  // what is being moved is in its place before another thread uses it
+    const std::lock_guard change(changes_);  // a block that is being moved is in place before another thread uses it
     std::optional<Mark> mark;
     {
         const Books books = open_books();
@@ -29,7 +30,7 @@ void Memory::set_threaded(bool threaded, bool move_out) {
     if (mark) clear_lane(*mark);
 }
 
-/// Nothing alive stays in the lane, and it comes back where evacuated blocks have died. False if something does.
+/// Moves live blocks out of the lane, and restores it where evacuated blocks have died. False if the lane is not clean.
 bool Memory::clear_at_boundary(Books& books, Mark mark) {
     lane_.set_closed(true);
     const std::uint64_t deaths = lane_.deaths();
@@ -48,18 +49,18 @@ bool Memory::clear_at_boundary(Books& books, Mark mark) {
     });
     lane_.set_closed(false);
     if (lane_.alive() > 0) return false;
-    // Another thread may have given the device more to do with its block and freed it meanwhile: that is not covered by
-    // the mark from before, and whoever gets the lane next has to wait for it.
+    // Meanwhile another thread may have given the device more work with its block and freed the block. The earlier mark does
+    // not cover that work, and the next client in the lane has to wait for it.
     return lane_.deaths() == deaths || work_.mark().has_value();
 }
 
-/// Evacuates what is alive. `mark`: made since then. True if nothing is left.
+/// Evacuates all live blocks. `mark`: an earlier mark, which passes in here. True if none is left.
 bool Memory::clear_lane(Mark mark) {
-    if (!work_.drain_everything()) return false;  // it may be in use on streams that we were never told of
+    if (!work_.drain_everything()) return false;  // streams that we were never told of may use the blocks
     if (evacuate_all()) return true;
     {
         const Books books = open_books();
-        private_.leftovers().give_back_before(kAll, mark);  // that may be the memory that was missing
+        private_.leftovers().give_back_before(kAll, mark);  // this may be the memory that was missing
     }
     return evacuate_all();
 }
@@ -95,8 +96,8 @@ void Memory::evacuate(device::Range range) {
     if (released) release(Block{range, Place::kLane}, work_.last());
 }
 
-/// Where evacuated blocks had died before this mark. What else lies in the same pieces of memory has to be evacuated by
-/// then.
+/// Restores the lane where evacuated blocks were freed before this mark. Other blocks in the same pieces of memory must have
+/// been evacuated.
 void Memory::bring_back_lane(Mark passed) {
     std::vector<device::Range> dead;
     {
@@ -105,7 +106,7 @@ void Memory::bring_back_lane(Mark passed) {
     }
     for (const device::Range& range : dead) {
         paging_.forget(device_.lane->start() + range.offset);
-        if (!device_.lane->restore(range)) continue;  // nothing more is placed there
+        if (!device_.lane->restore(range)) continue;  // then nothing is placed there any more
         const Books books = open_books();
         lane_.restored(range);
     }
@@ -128,7 +129,7 @@ bool Memory::map_lane(std::uint64_t size) {
         shrinks = size < lane_.mapped();
         if (shrinks) {
             lane_.arena().set_limit(std::min(lane_.arena().limit(), size));
-            mark_midway();  // what lies beyond is free, but work since the last mark may still use it
+            mark_midway();  // the memory beyond is free, but work since the last mark may still use it
         }
     }
     if (shrinks) work_.drain();

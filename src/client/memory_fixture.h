@@ -1,4 +1,4 @@
-// A client's memory on the real host device, in this process, for tests; only who gives more memory is scripted.
+// For tests: a client's memory on the real host device, in this process. The provider of more memory is scripted.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,10 +27,10 @@ namespace salus::client::test {
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
 
-/// What is added to P on the page, so that it need not be asked for bit by bit.
+/// P as it stands on the page: with a reserve, so that the client need not ask bit by bit.
 constexpr std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + 2 * kMiB; }
 
-/// Answers as the test says, and remembers what it was asked.
+/// Answers as the test says, and records the requests.
 class ScriptedProvider : public Provider {
 public:
     bool ask(Needs all) override {
@@ -51,7 +51,7 @@ private:
     std::mutex mutex_;
 };
 
-/// The real device, except that some calls fail, or wait, when a test says so.
+/// The real device, but calls fail or wait when a test says so.
 class Device {
 public:
     explicit Device(std::unique_ptr<device::ClientDevice> real) : real_(std::move(real)) {
@@ -72,7 +72,7 @@ public:
 private:
     std::unique_ptr<device::ClientDevice> real_;
     device::ClientDevice scripted_;
-    std::uint64_t shown_ = 0;  ///< of the lane
+    std::uint64_t shown_ = 0;  ///< how much of the lane the window shows
 
 public:
     bool fail_map_lane = false;
@@ -80,25 +80,25 @@ public:
     bool fail_back_private = false;
     bool fail_drain = false;
     bool fail_order = false;
-    bool stream_is_gone = false;                           ///< the first of those that are ordered
-    bool& work_in_flight = scripted_.traits.asynchronous;  ///< as on a device that works by itself
+    bool stream_is_gone = false;                           ///< the first stream of an order()
+    bool& work_in_flight = scripted_.traits.asynchronous;  ///< the device is asynchronous
     bool has_passed = true;
     bool capturing = false;
     int fences = 0;
     int drains = 0;
     int drains_of_everything = 0;
-    std::set<device::Stream> used;    ///< since the last fence ...
-    std::set<device::Stream> marked;  ///< ... and by it
+    std::set<device::Stream> used;    ///< streams used since the last fence ...
+    std::set<device::Stream> marked;  ///< ... and those that it marked
     std::vector<std::pair<device::Stream, device::Stream>> ordered;
-    std::uint64_t held = 0;                               ///< bytes that were backed and not discarded
-    std::uint64_t held_most = kPlenty;                    ///< no more than that is there
-    std::uint64_t held_most_to_evacuate = kPlenty;        ///< ... and for that
-    std::function<void(const std::string&)> on_take_out;  ///< memory leaves the address space, by this call
-    std::function<void()> on_drain;                       ///< what the device does before it has drained
-    std::function<void()> on_page_out;                    ///< ... before all is written
-    std::function<void()> on_page_in;                     ///< ... or read
-    std::function<void()> on_map_lane;                    ///< ... or the lane mapped
-    std::function<void()> on_make_private;                ///< ... or a block copied
+    std::uint64_t held = 0;                               ///< bytes backed and not discarded
+    std::uint64_t held_most = kPlenty;                    ///< the limit of `held` ...
+    std::uint64_t held_most_to_evacuate = kPlenty;        ///< ... and its limit for an evacuation
+    std::function<void(const std::string&)> on_take_out;  ///< called before memory leaves the address space
+    std::function<void()> on_drain;                       ///< called before the device has drained ...
+    std::function<void()> on_page_out;                    ///< ... before all memory is written
+    std::function<void()> on_page_in;                     ///< ... or all memory is read
+    std::function<void()> on_map_lane;                    ///< ... or the lane is mapped
+    std::function<void()> on_make_private;                ///< ... or a block is copied
 
 private:
     struct Lane : device::LaneWindow {
@@ -211,7 +211,7 @@ private:
     }
 };
 
-/// Whether this address can be read; asks the kernel, so that it may be any.
+/// Whether this address, which may be any, can be read; asks the kernel.
 inline bool readable(const void* at) {
     char byte = 0;
     iovec local{&byte, 1};
@@ -221,7 +221,7 @@ inline bool readable(const void* at) {
 
 inline constexpr std::size_t kStride = 4096;
 
-/// One byte of each page, which is enough to tell blocks and pages apart.
+/// Writes 8 bytes to each page, which is enough to tell blocks and pages apart.
 inline void fill(void* block, std::size_t size, std::uint64_t key) {
     auto* bytes = static_cast<std::byte*>(block);
     for (std::size_t i = 0; i < size; i += kStride) std::memcpy(bytes + i, &(key += 0x9e3779b97f4a7c15ull), 8);
@@ -254,7 +254,7 @@ protected:
         has_lane_ = false;
     }
 
-    /// That lane's memory for a client to keep.
+    /// A lane's memory, as passed to a client.
     std::vector<os::Descriptor> lane_memory(std::uint64_t size, LaneId lane = LaneId{0}) {
         EXPECT_TRUE(lanes_->provide(lane, {static_cast<std::int64_t>(size)}).ok());
         return lanes_->pass_on(lane, 0, 1).value();
@@ -268,12 +268,12 @@ protected:
         lane_memory(size);
         ASSERT_TRUE(memory_->map_lane(size));
     }
-    /// A turn as the service grants it: in the lane with what the client wants, before there is one with plenty.
+    /// A turn as the service grants it: with the private memory that the client wants if it has a lane, else with plenty.
     void turn_begins() {
         page_.allowed_private = has_lane_ ? page_.wanted_persistent.load() : kPlenty;
         memory_->turn_begins();
     }
-    /// A turn with a grant for that much; more has to be asked for.
+    /// A turn with a grant for these sizes; the client has to ask for more.
     void begin_turn(std::uint64_t p, std::uint64_t t) {
         page_.wanted_persistent = p;
         page_.wanted_ephemeral = t;
@@ -306,7 +306,7 @@ protected:
         for (void* block : blocks) memory_->free(block);
         EXPECT_TRUE(memory_->boundary());
     }
-    /// A block that everybody took for ephemeral is alive at the boundary: evacuated, with `key` in it.
+    /// An ephemeral block, filled with `key`, that is alive at a boundary and therefore evacuated.
     std::byte* evacuated(std::uint64_t size, std::uint64_t key) {
         void* block = ephemeral(size);
         EXPECT_TRUE(memory_->in_lane(block));
@@ -325,7 +325,7 @@ protected:
     std::unique_ptr<Memory> memory_;
 
 private:
-    CheckHandler check_handler_;  ///< in a client a failed check is an exception
+    CheckHandler check_handler_;  ///< the previous one: in a client, a failed check is an exception
     void* elsewhere_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Paging, fork, and what becomes of freed memory.
+// Paging, fork, and freed memory.
 #include "client/memory.h"
 
 #include <sys/wait.h>
@@ -20,7 +20,7 @@
 namespace salus::client::test {
 namespace {
 
-/// Bytes that these blocks, which lie in mappings of their own, keep in memory as the process's own.
+/// Anonymous memory that is resident for these blocks, each of which lies in its own mapping.
 std::uint64_t resident(const std::vector<const void*>& blocks) {
     std::ifstream maps("/proc/self/smaps");
     std::uint64_t total = 0;
@@ -53,14 +53,14 @@ TEST_F(MemoryTest, PagedMemoryComesBackAtItsAddressWithItsContent) {
     EXPECT_FALSE(memory_->paged());
     EXPECT_TRUE(memory_->page_out());
     EXPECT_TRUE(memory_->paged());
-    EXPECT_TRUE(memory_->page_out());  // it is out
+    EXPECT_TRUE(memory_->page_out());  // it is out already
     EXPECT_EQ(page_.page_outs, 1u);
     EXPECT_LT(resident({kept, a, b}), 1 * kMiB);
     EXPECT_EQ(static_cast<unsigned char*>(small)[999], 0x77);
 
     EXPECT_TRUE(memory_->page_in());
     EXPECT_FALSE(memory_->paged());
-    EXPECT_TRUE(memory_->page_in());  // it is in
+    EXPECT_TRUE(memory_->page_in());  // it is in already
     EXPECT_TRUE(holds(kept, 3 * kMiB, 1));
     EXPECT_TRUE(holds(a, 2 * kMiB, 2));
     EXPECT_TRUE(holds(b, 5 * kMiB, 3));
@@ -88,7 +88,7 @@ TEST_F(MemoryTest, WhatIsFreedWhilePagedDoesNotComeBack) {
     memory_->free(kept);
     EXPECT_EQ(memory_->private_bytes(), 3 * kMiB);
 
-    // What comes in its place meanwhile is somebody else's memory.
+    // New blocks, and another client's data in the lane, take the freed places before the page-in.
     void* c = persistent(2 * kMiB);
     EXPECT_EQ(c, a);
     fill(c, 2 * kMiB, 4);
@@ -97,7 +97,7 @@ TEST_F(MemoryTest, WhatIsFreedWhilePagedDoesNotComeBack) {
     ASSERT_TRUE(memory_->page_in());
     EXPECT_TRUE(holds(b, 3 * kMiB, 3));
     EXPECT_TRUE(holds(c, 2 * kMiB, 4));
-    EXPECT_TRUE(holds(kept, 4 * kMiB, 5));  // the lane
+    EXPECT_TRUE(holds(kept, 4 * kMiB, 5));  // shows the lane
     EXPECT_TRUE(holds(other, 4 * kMiB, 5));
     memory_->free(b);
     memory_->free(c);
@@ -117,7 +117,7 @@ TEST_F(MemoryTest, WithoutAPlaceToPutItNothingIsPagedOut) {
     else ::unsetenv("SALUS_PAGE_DIR");
 }
 
-// Another thread of the job, or the kernel on its behalf, may touch what is paged out.
+// Another thread of the job, or the kernel on its behalf, may touch paged-out memory.
 TEST_F(MemoryTest, WhatIsPagedOutCanBeReadAndWritten) {
     void* a = persistent(4 * kMiB);
     fill(a, 4 * kMiB, 1);
@@ -129,7 +129,7 @@ TEST_F(MemoryTest, WhatIsPagedOutCanBeReadAndWritten) {
     ASSERT_TRUE(memory_->page_in());
     EXPECT_TRUE(holds(bytes, 2 * kMiB, 1));
     EXPECT_TRUE(holds(bytes + 2 * kMiB, 2 * kMiB, 2));
-    // The next page-out uses the file anew, under what was read from it before.
+    // The next page-out reuses the file from which the memory was read before.
     void* b = persistent(4 * kMiB);
     fill(b, 4 * kMiB, 3);
     fill(a, 4 * kMiB, 4);

@@ -1,5 +1,5 @@
-// A device that works by itself: what is used again, and what is taken out of the address space, waits for work in flight.
-// See Note [Streams].
+// An asynchronous device: memory is reused, or taken out of the address space, only after work in flight that uses it. See
+// Note [Streams].
 #include <optional>
 #include <vector>
 
@@ -24,7 +24,7 @@ protected:
         device_->work_in_flight = true;
     }
 
-    /// Null where it is turned away.
+    /// Null if the stream is refused.
     void* on(Stream stream, std::uint64_t size, bool inside = true) {
         return memory_->allocate_on(stream, size, inside).value_or(nullptr);
     }
@@ -33,13 +33,13 @@ protected:
         if (block) memory_->free(*block);
         return !block;
     }
-    /// An iteration at home, with nothing left of it.
+    /// An iteration on the home stream that frees all it allocates.
     void iterate_at_home() {
         turn_begins();
         memory_->free(on(kHome, kMiB));
         EXPECT_TRUE(memory_->boundary());
     }
-    /// In a turn that begins with it.
+    /// Begins a turn and allocates the block.
     void* block_in_lane() {
         map_lane(8 * kMiB);
         page_.wanted_persistent = 64 * kMiB;
@@ -49,7 +49,7 @@ protected:
         EXPECT_TRUE(memory_->in_lane(block));
         return block;
     }
-    /// Whatever leaves the address space from now on does so after a drain that comes after this.
+    /// From now on, memory may leave the address space only after another drain.
     void expect_drained_first() {
         device_->on_take_out = [this, before = device_->drains](const std::string& call) {
             EXPECT_GT(device_->drains, before) << call;
@@ -97,7 +97,7 @@ TEST_F(MemoryStreamsTest, WhereTheIterationUsesItTheHomeStays) {
     EXPECT_FALSE(is_turned_away(kHome));
 }
 
-// A loader that brings the next batch, on a stream of its own, between iterations.
+// For example a loader that brings the next batch between iterations, on a stream of its own.
 TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
     iterate_at_home();
     for (int i = 0; i < 5; ++i) {
@@ -108,7 +108,7 @@ TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
     EXPECT_TRUE(device_->ordered.empty());
     EXPECT_FALSE(is_turned_away(kHome, /*inside=*/false));
 
-    // Nor does it keep it from moving.
+    // Nor does such a request keep the home from moving.
     turn_begins();
     memory_->free(on(kHome, kMiB, /*inside=*/false));
     EXPECT_TRUE(is_turned_away(kHome + 1));
@@ -118,7 +118,7 @@ TEST_F(MemoryStreamsTest, WhatAsksOutsideOfIterationsNeverMovesIt) {
 
 TEST_F(MemoryStreamsTest, WhereStreamsCannotBeOrderedTheHomeStays) {
     iterate_at_home();
-    device_->fail_order = true;  // one of them captures a graph, say
+    device_->fail_order = true;  // for example because one of them captures a graph
     turn_begins();
     EXPECT_TRUE(is_turned_away(kSide));
     EXPECT_TRUE(memory_->boundary());
@@ -150,7 +150,7 @@ TEST_F(MemoryStreamsTest, WhatIsLateIsWaitedForBeforeMoreIsAskedFor) {
 
 TEST_F(MemoryStreamsTest, AtHomeMemoryIsUsedAgainAtOnce) {
     void* a = on(kHome, 4 * kMiB);
-    memory_->used_on(a, kHome);  // that is nothing new
+    memory_->used_on(a, kHome);  // already known
     memory_->free(a);
     EXPECT_EQ(on(kHome, 4 * kMiB), a);
     EXPECT_EQ(memory_->private_bytes(), 4 * kMiB);
@@ -170,7 +170,7 @@ TEST_F(MemoryStreamsTest, ABlockThatAnotherStreamUsesIsUsedAgainOnceItsFenceHasP
         return b == a;
     };
     EXPECT_FALSE(is_used_again());
-    EXPECT_TRUE(memory_->boundary());  // its work is marked now, and what was marked before is of no interest
+    EXPECT_TRUE(memory_->boundary());  // this marks its work; earlier marks do not count
     EXPECT_EQ(device_->marked, (std::set<Stream>{kHome, kSide}));
     EXPECT_FALSE(is_used_again());
     device_->has_passed = false;
@@ -218,7 +218,7 @@ TEST_F(MemoryStreamsTest, TooManyLateBytesAreWaitedFor) {
     for (const bool too_many : {false, true}) {
         restart(mebibytes(512));
         device_->has_passed = false;
-        // They count as in use: more than half of that and 64 MiB is too many.
+        // Late bytes count as in use. More than half of those in use plus 64 MiB is too many.
         void* late = on(kHome, too_many ? 129 * kMiB : 128 * kMiB);
         memory_->used_on(late, kSide);
         memory_->free(late);
@@ -247,7 +247,7 @@ TEST_F(MemoryStreamsTest, ABlockTakenUnderAnotherHomeIsLate) {
     EXPECT_EQ(device_->drains, 1) << "without a lane what is left over is given back";
 }
 
-// Frameworks tell once that a stream uses a block, and work goes on there until the block is freed.
+// A framework reports once that a stream uses a block; work may go on there until the block is freed.
 TEST_F(MemoryStreamsTest, TheFenceAfterABlockWasFreedMarksAllStreamsThatUsedIt) {
     void* kept = on(kHome, 4 * kMiB);
     memory_->used_on(kept, kSide);
@@ -270,7 +270,7 @@ TEST_F(MemoryStreamsTest, AFenceInMidIterationHidesNoStreamFromTheNext) {
     EXPECT_EQ(persistent(kMiB), nullptr);
     EXPECT_EQ(device_->fences, 1);
     expect_drained_first();
-    EXPECT_TRUE(memory_->boundary());  // it is evacuated, and work on the other stream has gone on
+    EXPECT_TRUE(memory_->boundary());  // evacuates it; work on the other stream has gone on
     EXPECT_TRUE(device_->marked.contains(kSide));
 }
 
@@ -386,7 +386,7 @@ TEST_F(MemoryStreamsTest, WithoutALaneTheyAreWaitedFor) {
     EXPECT_EQ(device_->held, 4 * kMiB);
     device_->has_passed = false;
     expect_drained_first();
-    EXPECT_TRUE(memory_->boundary());  // of a profiling turn: others want the memory
+    EXPECT_TRUE(memory_->boundary());  // the turn was a profiling turn: others want the memory
     EXPECT_EQ(device_->held, 0u);
     EXPECT_EQ(device_->drains, 1);
 }
@@ -423,7 +423,7 @@ TEST_F(MemoryStreamsTest, WhatIsKeptForLaterIsGivenUpWhenMemoryIsShort) {
     memory_->free(a);
     device_->held_most = 12 * kMiB;
     expect_drained_first();
-    void* c = persistent(6 * kMiB);  // there is room for it without what is left of the first
+    void* c = persistent(6 * kMiB);  // fits only if the first block's leftovers are given back
     ASSERT_NE(c, nullptr);
     EXPECT_EQ(device_->fences, 1) << "a drain is for what was marked";
     EXPECT_EQ(device_->marked.size(), 1u) << "the home, whoever asked for memory";
@@ -442,7 +442,7 @@ TEST_F(MemoryStreamsTest, WhatCannotBeBackedIsNullAndNothingIsLost) {
     fill(c, 4 * kMiB, 3);
     memory_->free(a);
     memory_->free(b);
-    memory_->free(persistent(2 * kMiB));  // of the first
+    memory_->free(persistent(2 * kMiB));  // reuses part of the first
     device_->fail_back_private = true;
     EXPECT_EQ(persistent(16 * kMiB), nullptr);
     EXPECT_EQ(device_->drains, 1);
@@ -462,7 +462,7 @@ TEST_F(MemoryStreamsTest, WhatCannotBeBackedIsNullAndNothingIsLost) {
     EXPECT_EQ(device_->held, 0u);
 }
 
-// A range of which some parts are there: those that were, and those that came before memory ran out, are kept.
+// If a range is backed only in part, all backed parts are kept: old ones, and those backed before memory ran out.
 TEST_F(MemoryStreamsTest, WhatWasBackedInPartIsKept) {
     std::vector<void*> blocks;
     for (int i = 0; i < 5; ++i) blocks.push_back(persistent(2 * kMiB));
@@ -470,10 +470,10 @@ TEST_F(MemoryStreamsTest, WhatWasBackedInPartIsKept) {
     memory_->free(blocks[2]);
     memory_->free(blocks[4]);
     device_->held_most = 6 * kMiB;
-    EXPECT_EQ(persistent(32 * kMiB), nullptr);  // at the end, where there is one of them; the others are given up
+    EXPECT_EQ(persistent(32 * kMiB), nullptr);  // begins at the last freed block; the other two are given back
     EXPECT_EQ(device_->held, 6 * kMiB);
     memory_->free(blocks[1]);
-    memory_->free(blocks[3]);  // 10 MiB in a row, of which the second, the fourth and the fifth part are there
+    memory_->free(blocks[3]);  // now 10 MiB in a row are free, with parts 2, 4 and 5 of 5 backed
     EXPECT_EQ(persistent(9 * kMiB), nullptr);
     EXPECT_LE(device_->held, 6 * kMiB);
     device_->held_most = 10 * kMiB;
@@ -539,7 +539,7 @@ TEST_F(MemoryStreamsTest, AStreamThatIsFarBehindIsMarkedUntilItIsThrough) {
     EXPECT_TRUE(memory_->boundary());
     EXPECT_TRUE(device_->marked.contains(kSide));
     for (int i = 0; i < 3; ++i) {
-        device_->has_passed = !device_->marked.contains(kSide);  // the home stream is through, the other one is not
+        device_->has_passed = !device_->marked.contains(kSide);  // the home stream has finished, the other one has not
         iterate_at_home();
         EXPECT_TRUE(device_->marked.contains(kSide)) << i;
     }
@@ -594,7 +594,7 @@ TEST_F(MemoryStreamsTest, WhatIsKeptMakesRoomForWhatIsEvacuated) {
 
 TEST_F(MemoryStreamsTest, WhatIsAliveStaysInTheLaneUntilEverythingHasDrained) {
     void* block = block_in_lane();
-    device_->fail_drain = true;  // somebody captures a graph
+    device_->fail_drain = true;  // some stream captures a graph
     EXPECT_FALSE(memory_->boundary());
     EXPECT_TRUE(memory_->in_lane(block));
     device_->fail_drain = false;

@@ -43,7 +43,7 @@ TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
     memory_->free(a);
     memory_->free(b);
     EXPECT_TRUE(memory_->boundary());
-    EXPECT_EQ(page_.missed_bytes, 16 * kMiB);  // none was missed
+    EXPECT_EQ(page_.missed_bytes, 16 * kMiB);  // no more were missed
     EXPECT_EQ(page_.lane_peak, 8 * kMiB);
     EXPECT_EQ(page_.wanted_ephemeral, 8 * kMiB);
     EXPECT_EQ(page_.wanted_persistent, with_slack(8 * kMiB));
@@ -189,7 +189,7 @@ TEST_F(MemoryTest, ASurvivorIsEvacuatedAtItsAddressWithItsContent) {
     fill(b, 2 * kMiB, 4);
     EXPECT_TRUE(holds(other + offset, 2 * kMiB, 3));
 
-    // Once it is freed the lane shows through again.
+    // Once the block is freed, the window shows the lane again.
     memory_->free(b);
     EXPECT_TRUE(holds(b, 2 * kMiB, 3));
     fill(other + offset, 2 * kMiB, 5);
@@ -242,7 +242,7 @@ TEST_F(MemoryTest, WhatCannotBeMovedOutKeepsTheGrant) {
     memory_->free(block);
 }
 
-// The lane cannot be mapped where an evacuated block was: nothing may ever go there.
+// The lane cannot be mapped again where an evacuated block was: nothing may ever be placed there.
 TEST_F(MemoryTest, WhereTheLaneCouldNotBeRestoredNothingIsPlaced) {
     map_lane(8 * kMiB);
     begin_turn(0, 8 * kMiB);
@@ -295,7 +295,7 @@ TEST_F(MemoryTest, LanesShrinkGrowAndGoAroundAnEvacuatedBlock) {
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
     EXPECT_FALSE(readable(window));
 
-    // Another lane comes, and shows where the block was as far as it reaches.
+    // The client gets another lane. Where the block was, the window shows that lane as far as it reaches.
     map_lane(6 * kMiB, LaneId{1});
     other = elsewhere(LaneId{1});
     EXPECT_TRUE(holds(kept, 4 * kMiB, 1));
@@ -399,7 +399,7 @@ TEST_F(MemoryTest, ALaneThatIsTooSmallIsAskedToGrow) {
     EXPECT_EQ(page_.wanted_ephemeral, 5 * kMiB);
 }
 
-// More of the lane may be mapped than this client's T: others in it are larger. It is not to be used unasked.
+// More of the lane may be mapped than this client's T, for the lane's larger clients. It must not use that without asking.
 TEST_F(MemoryTest, OfALargerLaneOnlyItsOwnTIsUsed) {
     map_lane(16 * kMiB);
     begin_turn(2 * kMiB, 2 * kMiB);
@@ -422,13 +422,13 @@ TEST_F(MemoryTest, WhatIsDeniedIsNull) {
     EXPECT_EQ(automatic(3 * kMiB), nullptr);
     EXPECT_EQ(provider_.asked.size(), 3u);
     EXPECT_EQ(memory_->private_bytes(), 0u);
-    void* fits = ephemeral(4 * kMiB);  // and life goes on
+    void* fits = ephemeral(4 * kMiB);  // smaller requests still work
     EXPECT_TRUE(memory_->in_lane(fits));
     memory_->free(fits);
     EXPECT_TRUE(memory_->boundary());
 }
 
-// A job whose large blocks all survive has a lane of nothing; what it was given to be profiled in is not its own.
+// A job whose large blocks all survive has a lane of size 0. Then it no longer has the room of its profiling turn.
 TEST_F(MemoryTest, WithALaneOfNothingTheRoomOfTheProfilingTurnIsNotThereAnyMore) {
     turn_begins();
     EXPECT_TRUE(memory_->boundary());
@@ -439,7 +439,7 @@ TEST_F(MemoryTest, WithALaneOfNothingTheRoomOfTheProfilingTurnIsNotThereAnyMore)
     EXPECT_EQ(provider_.asked.size(), 1u);
 }
 
-// Else a T that grows would be asked for together with the private memory that it was in while it was not expected.
+// Otherwise a growing T would be counted twice: once in the lane, and once as the private memory that held it before.
 TEST_F(MemoryTest, WhatOneIterationWasGivenBeyondPIsNotAskedForInTheNext) {
     map_lane(8 * kMiB);
     begin_turn(4 * kMiB, 8 * kMiB);
@@ -451,7 +451,7 @@ TEST_F(MemoryTest, WhatOneIterationWasGivenBeyondPIsNotAskedForInTheNext) {
     EXPECT_TRUE(memory_->boundary());
     ASSERT_EQ(provider_.asked.size(), 1u);
     EXPECT_GE(provider_.asked[0].persistent, 32 * kMiB);
-    page_.wanted_persistent = 4 * kMiB;  // as it will be when that is forgotten
+    page_.wanted_persistent = 4 * kMiB;  // as it will be once this peak is forgotten
     EXPECT_TRUE(memory_->boundary());
     void* block = ephemeral(16 * kMiB);
     ASSERT_TRUE(memory_->in_lane(block));
@@ -460,7 +460,7 @@ TEST_F(MemoryTest, WhatOneIterationWasGivenBeyondPIsNotAskedForInTheNext) {
     memory_->free(block);
 }
 
-// Of two threads that were let in together one may be ahead of the one that begins the turn.
+// If two threads enter together, one may allocate before the other has begun the turn.
 TEST_F(MemoryTest, WhoAsksNeverStatesLessThanTheTOfTheJob) {
     map_lane(32 * kMiB);
     begin_turn(0, 32 * kMiB);
@@ -492,7 +492,7 @@ TEST_F(MemoryTest, WhatAThreadThatIsNotInsideFreesIsNotExpectedToDie) {
     EXPECT_EQ(memory_->private_bytes(), 0u);
 }
 
-// The framework's out-of-memory error may be caught, and a smaller batch tried. What was never had is no part of P or T.
+// A script may catch the out-of-memory error and try a smaller batch. A block that was denied is no part of P or T.
 TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
     page_.allowed_private = 8 * kMiB;
     memory_->turn_begins();
@@ -507,7 +507,7 @@ TEST_F(MemoryTest, WhatWasDeniedIsNotLearned) {
     EXPECT_EQ(page_.wanted_persistent, with_slack(0));
 }
 
-// A size that cannot be (a negative one, say) is refused here: nobody is asked, and nothing wraps around.
+// An impossible size (for example a negative one) is refused without asking the service, and nothing wraps around.
 TEST_F(MemoryTest, ASizeThatCannotBeIsNull) {
     const std::uint64_t most = std::numeric_limits<std::size_t>::max();
     const auto outcome = [&](std::uint64_t size, Kind kind, bool inside) -> std::string {
@@ -547,7 +547,7 @@ TEST_F(MemoryTest, WhoIsLeftAloneWhileAskingGoesOnInPrivateMemory) {
     map_lane(2 * kMiB);
     begin_turn(kMiB, 2 * kMiB);
     provider_.answer = [&](Needs) {
-        memory_->set_alone(true);  // the service is gone
+        memory_->set_alone(true);  // the service is gone now
         return false;
     };
     void* a = ephemeral(3 * kMiB);
@@ -585,7 +585,7 @@ TEST_F(MemoryTest, WhatDiesInOneIterationMayBeMoreThanAWindow) {
     EXPECT_GE(page_.wanted_ephemeral, 3 * kMiB);
 }
 
-// Alone there are no boundaries, and nothing to learn: nothing may pile up for them.
+// A client that is alone has no boundaries and learns nothing, so no records may pile up.
 TEST_F(MemoryTest, AloneNothingPilesUp) {
     memory_->set_alone(true);
     memory_->free(persistent(kMiB));
@@ -601,7 +601,7 @@ TEST_F(MemoryTest, AloneNothingPilesUp) {
 
 // --------------------------------------------------------------------------------------------------------------- threads
 
-/// What one thread of the job holds, and checks.
+/// The blocks that one thread of the job holds and checks.
 class Worker {
 public:
     Worker(Memory& memory, std::uint64_t seed) : memory_(memory), random_(seed) {}
@@ -698,7 +698,7 @@ TEST_F(MemoryTest, TwoThreadsAllocateAndFreeAtOnce) {
     EXPECT_EQ(memory_->private_bytes(), 0u);
 }
 
-// The helper may come to a service, or lose it, while a thread of the job tells what it uses.
+// The helper may find or lose a service while a thread of the job reports its memory.
 TEST_F(MemoryTest, WhatIsToldIsWhatWasInUse) {
     constexpr int kRounds = 10'000;
     std::atomic<int> round{0};

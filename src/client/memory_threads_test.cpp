@@ -1,4 +1,4 @@
-// Threads, and functions that the device calls, use the memory at any time.
+// Other threads, and functions that the device calls, use the memory at any time.
 #include <thread>
 
 #include "client/memory_fixture.h"
@@ -6,7 +6,7 @@
 namespace salus::client::test {
 namespace {
 
-/// The same thread does it all: what a thread is to the memory is told.
+/// One thread plays all roles, because the caller tells the memory which role a thread has.
 class MemoryThreadsTest : public MemoryTest {
 protected:
     void SetUp() override {
@@ -23,7 +23,7 @@ TEST_F(MemoryThreadsTest, BeforeAnotherThreadStartsTheLaneIsLeft) {
     memory_->set_threaded(true, /*move_out=*/true);
     EXPECT_FALSE(memory_->in_lane(block));
     EXPECT_TRUE(holds(block, 4 * kMiB, 1));
-    std::memset(elsewhere(), 0x55, 16 * kMiB);  // the lane is another's now
+    std::memset(elsewhere(), 0x55, 16 * kMiB);  // another client has the lane now
     EXPECT_TRUE(holds(block, 4 * kMiB, 1));
     void* next = ephemeral(4 * kMiB);
     EXPECT_TRUE(in_private_window(next));
@@ -37,7 +37,7 @@ TEST_F(MemoryThreadsTest, WithOtherThreadsNoBlockIsEverMoved) {
     memory_->set_threaded(true, /*move_out=*/false);  // a second thread has begun an iteration: the first may be writing
     bool moved = false;
     device_->on_take_out = [&](const std::string& call) { moved = moved || call == "make_private"; };
-    EXPECT_FALSE(memory_->boundary());  // so the lane is kept
+    EXPECT_FALSE(memory_->boundary());  // so the client keeps the lane
     EXPECT_TRUE(memory_->in_lane(block));
     EXPECT_FALSE(moved);
     EXPECT_EQ(page_.boundaries_delayed, 1u);
@@ -71,7 +71,7 @@ TEST_F(MemoryThreadsTest, AFunctionThatTheDeviceWaitsForMayFree) {
     device_->work_in_flight = true;
     void* survivor = ephemeral(2 * kMiB);
     void* freed = ephemeral(2 * kMiB);
-    device_->on_drain = [&] {  // what the stream was given last is a function, in a thread of the driver's
+    device_->on_drain = [&] {  // the stream's last work is a function, which a thread of the driver calls
         if (freed) std::thread([this, block = std::exchange(freed, nullptr)] { memory_->free(block); }).join();
     };
     EXPECT_TRUE(memory_->boundary());

@@ -1,4 +1,4 @@
-// While somebody waits for the device, or for a disk, others get memory and free it.
+// While one thread waits for the device or for a disk, others allocate and free.
 #include <thread>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace salus::client::test {
 namespace {
 
-/// If an allocation waited for the gate the test would never end: nobody else opens it.
+/// If an allocation waited for the held-up thread, the test would never end: only the allocating thread opens the gate.
 class MemoryWaitingTest : public MemoryTest {
 protected:
     void SetUp() override {
@@ -57,8 +57,8 @@ TEST_F(MemoryWaitingTest, WhileABoundaryDrainsTheDevice) {
     memory_->free(survivor);
 }
 
-// A thread that has left its iteration gives the device more to do with its block, and frees it, while another thread's
-// boundary waits for what the device was given before.
+// While a boundary waits for the device's earlier work, a thread that has left its iteration gives the device more work with
+// its block and frees the block.
 TEST_F(MemoryWaitingTest, ABlockThatIsFreedDuringABoundaryIsWaitedFor) {
     for (const bool threaded : {true, false}) {
         SCOPED_TRACE(threaded ? "the block stays where it is" : "the block would be moved");
@@ -172,7 +172,7 @@ TEST_F(MemoryWaitingTest, WhileABlockIsEvacuatedItCanBeFreed) {
         boundary.join();
         device_->on_make_private = {};
         memory_->free(other);
-        EXPECT_TRUE(memory_->boundary());  // the lane comes back
+        EXPECT_TRUE(memory_->boundary());  // restores the lane
         EXPECT_EQ(memory_->private_bytes(), before);
         begin_turn(kPlenty, 16 * kMiB);
         void* all = ephemeral(16 * kMiB);
@@ -200,7 +200,7 @@ TEST_F(MemoryWaitingTest, WhatIsFreedWhileTheDeviceDrainsIsNotUnmapped) {
     device_->on_drain = [&] { gate_.pass(); };
     int discarded = 0;
     device_->on_take_out = [&](const std::string& call) { discarded += call == "discard_private" ? 1 : 0; };
-    device_->held_most_to_evacuate = 0;  // so that all that is kept is given back
+    device_->held_most_to_evacuate = 0;  // so that all kept memory is given back
     while_held_up([&] { EXPECT_FALSE(memory_->boundary()); }, [&] { memory_->free(block); });
     EXPECT_EQ(discarded, 0) << "work that came after the mark may use it";
     device_->on_drain = {};
@@ -262,7 +262,7 @@ TEST_F(MemoryWaitingTest, WhileMemoryIsReadBack) {
     memory_->free(kept);
 }
 
-// Else a thread that starts now could write to a block that is being moved.
+// Otherwise a thread that starts now could write to a block that is being moved.
 TEST_F(MemoryWaitingTest, ThreadsStartOnlyWhenNothingIsBeingMoved) {
     void* block = ephemeral(2 * kMiB);
     device_->on_make_private = [&] { gate_.pass(); };

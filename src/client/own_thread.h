@@ -1,4 +1,4 @@
-// A thread of the library's own in somebody else's process.
+// A thread of the library in the job's process.
 #pragma once
 
 #include <pthread.h>
@@ -7,13 +7,14 @@ namespace salus::client {
 
 class OwnThread {
 public:
-    /// It takes no signals, which are meant for the job. False if there cannot be one. REQUIRES: none is to be joined.
+    /// Starts the thread with all signals blocked, because they are meant for the job. False if it cannot be started.
+    /// REQUIRES: !is_there().
     bool start(void* (*run)(void*), void* argument);
     /// Started, and not joined.
     bool is_there() const { return is_there_; }
-    /// Waits for its end, if it is there.
+    /// Waits for the thread's end, if there is one.
     void join();
-    /// In a child of fork(), which has none of its parent's threads: there is nothing to wait for.
+    /// In a child of fork(): the child has none of its parent's threads, so there is nothing to join.
     void forget() { is_there_ = false; }
 
 private:

@@ -52,7 +52,7 @@ TEST(OwnThread, IsNotThereInAChild) {
     const pid_t child = ::fork();
     if (child == 0) {
         thread.forget();
-        thread.join();  // of nothing
+        thread.join();  // there is no thread
         ::_exit(thread.is_there() ? 1 : 0);
     }
     int status = 1;

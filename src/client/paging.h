@@ -1,7 +1,7 @@
-// Whether the client's memory is out, and what was freed meanwhile.
+// Whether the client's memory is paged out, and which blocks were freed meanwhile.
 //
-// Not thread-safe, except for move_out() and move_in(), which wait for a disk: one thread at a time, without a lock that an
-// allocation takes.
+// Not thread-safe. move_out(), move_in() and forget() may run beside the other calls, but only one of them at a time; the
+// first two wait for a disk, so the caller must hold no lock that an allocation takes.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ public:
 
     bool can_page() const { return pager_ != nullptr; }
     bool is_out() const { return state_ == State::kOut; }
-    /// A block was freed. If it goes out, or is out, it need not come back.
+    /// A block was freed. If it is paged out, or is on its way, it need not come back.
     void freed(const void* start) {
         if (state_ != State::kIn) freed_.push_back(static_cast<const std::byte*>(start));
     }
-    /// Freed memory is worth keeping only while it is in.
+    /// Neither paged out nor on its way.
     bool is_in() const { return state_ == State::kIn; }
 
     void goes_out() { state_ = State::kGoesOut; }
@@ -41,7 +41,7 @@ public:
         for (const std::byte* start : freed) pager_->forget(start);
         return pager_->page_in();
     }
-    /// What lies here is about to be unmapped.
+    /// The block at `start` is about to be unmapped.
     void forget(const std::byte* start) {
         if (pager_) pager_->forget(start);
     }

@@ -5,7 +5,7 @@
 namespace salus::client {
 namespace {
 
-// Scripts whose sizes vary without end must not fill memory with what was learned of them.
+// A script whose sizes keep changing must not fill memory with records.
 constexpr std::size_t kKeysMax = 1 << 17;
 constexpr std::uint8_t kNeededMax = 64;
 

@@ -1,8 +1,8 @@
-// Which blocks will be dead at the boundary? Learned from what became of the same allocation before.
+// Predicts which blocks will be dead at the boundary, from what became of the same allocation in earlier iterations.
 //
-// The same allocation: the same kind of iteration, ordinal in it, size and stream. The sequence of an ordinary training loop
-// repeats exactly from the second iteration on (the first also makes what stays); where it does not, nothing is known and
-// the block is private. Any doubt means private.
+// Two allocations are the same if kind of iteration, ordinal in it, size and stream agree. An ordinary training loop repeats
+// its allocations exactly from the second iteration on (the first also makes the blocks that stay). Where it does not,
+// nothing is known. If in doubt, a block is private.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace salus::client {
 
 class Predictor {
 public:
-    /// One allocation of the present iteration.
+    /// One allocation of the current iteration.
     using Ticket = std::uint32_t;
 
     struct Allocation {
         Ticket ticket;
-        bool dies;  ///< it was dead before the boundary, often enough
+        bool dies;  ///< it has died before the boundary often enough
     };
 
-    /// `kind` of the iteration: training and evaluation take turns, and allocate differently.
+    /// `kind` of the iteration: training and evaluation alternate, and allocate differently.
     Allocation allocated(std::uint64_t size, std::uint64_t stream, std::uint64_t kind);
     void freed(Ticket ticket) { live_[ticket].dead = true; }
 
-    /// Those of this iteration that are still alive survive it, and are expected to; a new iteration starts.
+    /// Learns which allocations of this iteration have died and which survive, and starts a new iteration.
     void boundary();
 
     bool was_freed(Ticket ticket) const { return live_[ticket].dead; }
@@ -42,7 +42,7 @@ private:
     struct KeyHash {
         std::size_t operator()(const Key& key) const;
     };
-    /// Each time one survives it takes twice as many deaths in a row to believe in the next.
+    /// Each time the block survives, it needs twice as many deaths in a row before we expect it to die again.
     struct Record {
         std::uint8_t deaths = 0;  ///< in a row
         std::uint8_t needed = 1;

@@ -7,7 +7,7 @@
 namespace salus::client {
 namespace {
 
-/// One iteration of these sizes; `survivors` (by ordinal) are alive at its end. Returns which were said to die.
+/// One iteration of these sizes; `survivors` (by ordinal) are alive at its end. Returns which were expected to die.
 std::vector<bool> iterate(Predictor& predictor, const std::vector<std::uint64_t>& sizes,
                           const std::vector<std::size_t>& survivors = {}, std::uint64_t stream = 0, std::uint64_t kind = 0) {
     std::vector<bool> dies;
@@ -47,11 +47,11 @@ TEST(Predictor, EachSurvivalTakesTwiceAsManyDeathsToForget) {
         for (int i = 0; i < needed; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << needed << ": " << i;
     }
     EXPECT_EQ(iterate(predictor, {10}, {0}), Dies{true});
-    for (int i = 0; i < 64; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << i;  // no more than that
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(iterate(predictor, {10}), Dies{false}) << i;  // never more than 64
     EXPECT_EQ(iterate(predictor, {10}), Dies{true});
 }
 
-// An optimizer makes its state in the first iteration, in between the blocks that come again.
+// An optimizer makes its state in the first iteration, among the blocks that are allocated again.
 TEST(Predictor, TheFirstIterationDoesNotSpoilTheLaterOnes) {
     Predictor predictor;
     iterate(predictor, {10, 10, 10, 10}, {2});
@@ -77,7 +77,7 @@ TEST(Predictor, AnotherOrdinalSizeOrStreamIsAnotherAllocation) {
     EXPECT_EQ(iterate(predictor, {10, 21, 30}), (Dies{true, false, true}));
     EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{false, false, false}));
     EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{true, true, true}));
-    EXPECT_EQ(iterate(predictor, {10, 20, 30}), (Dies{true, true, true}));  // what was known still is
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}), (Dies{true, true, true}));  // still known
 }
 
 TEST(Predictor, OfOneSequenceTheOrdinalsAreTheTickets) {
@@ -102,11 +102,11 @@ TEST(Predictor, AnIterationWithoutAllocationsTeachesNothing) {
     EXPECT_EQ(iterate(predictor, {10}), Dies{true});
 }
 
-// Sizes that never come again: what was learned of them must not stay for ever. It shows in that something else that was
-// learned is forgotten, too, and can be learned anew.
+// Records of sizes that never come again must not stay forever. We see that they were dropped because an unrelated record is
+// gone, too, and can be learned anew.
 TEST(Predictor, WhatItRemembersIsBounded) {
     Predictor predictor;
-    for (int i = 0; i < 10; ++i) iterate(predictor, {10}, {0});  // not to be trusted for a long time
+    for (int i = 0; i < 10; ++i) iterate(predictor, {10}, {0});  // survives so often that it is not trusted for long
     std::uint64_t size = 1000;
     for (int i = 0; i < 40; ++i) {
         std::vector<std::uint64_t> sizes{11};

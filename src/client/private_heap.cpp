@@ -5,7 +5,7 @@
 namespace salus::client {
 namespace {
 
-/// A job that is not in iterations keeps this much at most, beyond a share of what it uses.
+/// A client may keep this much freed memory, plus a share of what it uses.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{64} << 20;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The books of the private window, with the memory behind it; and how much private memory is in use in all.
+// The books of the private window and of the memory behind it, and the total private memory in use.
 //
 // Not thread-safe.
 #pragma once
@@ -21,21 +21,21 @@ public:
     /// Undoes place().
     void unplace(device::Range range) { arena_.free(range.offset); }
 
-    /// Memory behind a range that was placed: what was left over from earlier ones, and new.
+    /// Memory behind a placed range: leftovers of earlier ranges, and new memory.
     struct Backing {
         device::Range range;
         std::vector<device::Range> missing;
-        std::size_t done = 0;  ///< of those
+        std::size_t done = 0;  ///< how many of the missing ranges are backed
 
         bool complete() const { return done == missing.size(); }
     };
     Backing start_backing(device::Range range) { return {range, leftovers_.take(range)}; }
-    /// As far as there is memory. True if it is complete.
+    /// Backs missing ranges while there is memory. True if the backing is complete.
     bool go_on(Backing& backing);
-    /// It cannot be completed: what there is of it is kept for later.
+    /// The backing cannot be completed: keeps the parts that are backed for later.
     void break_off(const Backing& backing, Leftovers::Age age);
 
-    /// A range is free. The same is often wanted again in the next iteration, so that it may be kept.
+    /// A range is free. `keep` its memory: the next iteration often wants the same range again.
     void free(device::Range range, bool keep, Leftovers::Age age);
     Leftovers& leftovers() { return leftovers_; }
 
@@ -45,7 +45,7 @@ public:
     /// The most that was in use since reset_peak().
     std::uint64_t peak() const { return peak_; }
     void reset_peak() { peak_ = in_use_; }
-    /// So much more than this may be kept for later, or be late, before something is done about it.
+    /// How much freed memory may be kept for later, and how much may be late, before the caller has to act.
     std::uint64_t may_be_kept() const;
     /// Offset and size of each range in use.
     const std::map<std::uint64_t, std::uint64_t>& used() const { return arena_.used(); }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kHeapUnit = Arena::kGranule;
 
-/// Counts what is backed, and has no more than that.
+/// Counts the backed bytes, and backs no more than `most`.
 struct CountingWindow : device::PrivateWindow {
     CountingWindow() : PrivateWindow(nullptr, 64 * kHeapUnit) {}
     bool back(device::Range range) override {

@@ -22,19 +22,19 @@
 namespace salus::client {
 namespace {
 
-/// Of the calling thread. One client a process, so it needs no client.
+/// State of the calling thread. A process has one client, so it is not kept per client.
 struct ThreadState {
     unsigned depth = 0;                 ///< of nested begins
-    ProcessClient* gated_by = nullptr;  ///< it is inside an iteration that the service knows of
-    unsigned known = 0;                 ///< to which client: note_thread() has seen it
-    std::uint64_t waits_since_ns = 0;   ///< in begin(); it may have come back meanwhile
-    bool works_for_others = false;      ///< autograd's: those wait for it inside theirs
+    ProcessClient* gated_by = nullptr;  ///< set while it is inside an iteration that the service knows of
+    unsigned known = 0;                 ///< generation of the client whose note_thread() has seen it
+    std::uint64_t waits_since_ns = 0;   ///< when it first called begin(), which may have returned SALUS_WAITING since
+    bool works_for_others = false;      ///< an autograd thread: threads inside iterations wait for it
     unsigned delegates = 0;             ///< it waits for such threads; nested
     int place = -1;                     ///< in the client's list of threads inside
 };
-constinit thread_local ThreadState tls;  // with neither constructor nor destructor: every begin and end looks at it
+constinit thread_local ThreadState tls;  // no constructor or destructor, because every begin and end reads it
 
-/// A thread that ends inside an iteration does not go on with it.
+/// A thread that ends inside an iteration leaves it.
 struct AtThreadEnd {
     bool is_due = false;
 
@@ -56,7 +56,7 @@ bool make_signal(os::GuardedDescriptor& end, os::GuardedDescriptor& other) {
     return true;
 }
 
-/// False: it is not ours any more.
+/// False: the descriptor is no longer ours.
 bool signal_through(const os::GuardedDescriptor& end) {
     const int socket = end.get();
     return socket >= 0 && os::signal_through(socket);
@@ -100,7 +100,7 @@ Result<bool> ProcessClient::make_page() {
         return system_error("no descriptors for a control page");
     const int file = page_file_.get();
     if (::ftruncate(file, kControlPageSize) != 0) return system_error("no control page");
-    // The service maps it as well: it must not be able to vanish under its feet.
+    // The service maps the page, too: it must not shrink under the service's mapping.
     if (!os::seal_size(file)) return system_error("no control page");
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) return system_error("no control page");
@@ -110,7 +110,7 @@ Result<bool> ProcessClient::make_page() {
     return true;
 }
 
-/// Connects, says who it is and waits for the welcome.
+/// Connects, sends Attach and waits for Welcome.
 Result<bool> ProcessClient::connect(bool again) {
     Result<os::Descriptor> socket = os::connect_to(identity_.socket);
     if (!socket) return Error{socket.error()};
@@ -125,7 +125,7 @@ Result<bool> ProcessClient::connect(bool again) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
     }
-    if (again && page_->iterations > 1) {  // what it has learned holds
+    if (again && page_->iterations > 1) {  // its profile is still valid
         attach.flags |= wire::Attach::kProfiled;
         attach.persistent = page_->wanted_persistent;
         attach.ephemeral = page_->wanted_ephemeral;
@@ -139,11 +139,11 @@ Result<bool> ProcessClient::connect(bool again) {
     }
     const int descriptors[] = {page_file_.get(), notify_seen_.get()};
     if (descriptors[0] < 0 || descriptors[1] < 0) return Error{"this process closed the descriptors of Salus"};
-    if (memory_) {  // a grant may come together with the welcome
+    if (memory_) {  // a grant may come together with Welcome
         memory_->set_alone(false);
         lost_ = false;
     }
-    wire::send(socket.value().get(), attach, descriptors);  // if that fails, the reason may be there to be read
+    wire::send(socket.value().get(), attach, descriptors);  // if this fails, the service's reason may still be readable
     const wire::Received answer = wire::receive(socket.value().get());
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         sorry && answer.kind == wire::Received::Kind::kMessage) {
@@ -199,7 +199,7 @@ bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
-        if (device_) device_->fences->drain();  // the lane is another's at once
+        if (device_) device_->fences->drain();  // another client gets the lane at once
         send(wire::Leave{});
     }
     return true;
@@ -210,27 +210,28 @@ void ProcessClient::exits() {
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
     for (int ms = 0; ms < 50 && !device_->fences->passed(); ++ms)
-        os::sleep_for(milliseconds(1));  // the last of it is mostly about to end
+        os::sleep_for(milliseconds(1));  // mostly, the last work is about to end
     if (device_->fences->passed()) page_->quiet.store(1, std::memory_order_relaxed);
     exiting_ = true;
 }
 
 std::uint64_t ProcessClient::give_back() { return memory_ && !in_child_ ? memory_->give_back() : 0; }
 
-/// What somebody waits for an answer to is sent again until a service that does not read just now does so.
+/// If the service's socket is full, resends the message until there is room. Observe and Leave may be lost: nobody waits for
+/// an answer to them.
 void ProcessClient::send(const wire::Message& message) {
     const bool may_be_lost = std::holds_alternative<wire::Observe>(message) || std::holds_alternative<wire::Leave>(message);
     do {
         const std::lock_guard lock(socket_mutex_);
-        // If the service is gone, the helper learns of it by itself.
+        // If the service is gone, the helper will notice.
         if (!socket_ || wire::send(socket_.get(), message) || errno != EAGAIN || may_be_lost) return;
     } while (pause());
 }
 
 // Note [Descriptors that are gone]
-// The job may close our descriptors (os.closerange, close_range(2)). Then this process cannot talk to the service any more:
-// it lets go of its lane and says so on the control page, which it shares as memory; the service looks at that while
-// somebody waits. The job runs on by itself.
+// The job may close our descriptors (os.closerange, close_range(2)). Then this process can no longer talk to the service. It
+// leaves its lane and says so on the control page, which is shared memory; the service looks there while somebody waits. The
+// job continues without sharing.
 void ProcessClient::notify() {
     if (!signal_through(notify_)) lose_descriptors();
 }
@@ -241,22 +242,22 @@ bool ProcessClient::keeps_descriptors() {
     return kept(socket_, page_file_, notify_, notify_seen_, stop_, stop_seen_);
 }
 
-/// REQUIRES: no thread is inside an iteration, or the last one comes out just now with the lane clean.
+/// REQUIRES: no thread is inside an iteration, or the last one is just leaving with the lane clean.
 void ProcessClient::lose_descriptors() {
     if (descriptors_lost_.exchange(true)) return;
     warn("this job closed the descriptors of Salus; it continues without sharing");
     failed_ = true;
     lost_ = true;
     go_alone();
-    // A thread may have been granted the lane meanwhile; if it does not come out soon the lane stays as it is, until the
-    // end.
+    // A thread may have got the lane meanwhile. If it does not leave within a second, the lane stays mapped until the
+    // process ends.
     for (int ms = 0; ms < 1000 && !turns_->withdraw(); ++ms) os::sleep_for(milliseconds(1));
     if (turns_->word().holds()) return;
     memory_->unmap_lane();
     page_->left.store(1, std::memory_order_release);
 }
 
-/// For good. Whoever waits goes on without.
+/// The client stays alone for good. Threads that wait continue without the service.
 void ProcessClient::go_alone() {
     if (memory_) {
         memory_->set_alone(true);
@@ -274,12 +275,12 @@ void ProcessClient::fail(const char* why) {
 void ProcessClient::stop_sharing() {
     if (failed_.exchange(true) || !helper_.is_there()) return;
     const std::lock_guard lock(socket_mutex_);
-    if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper sees to the rest
+    if (const int socket = socket_.get(); socket >= 0) os::end_receiving(socket);  // the helper does the rest
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterations
 
-/// A second thread inside iterations: see Note [Other threads] in memory_changes.cpp.
+/// Notices a second thread that enters iterations: see Note [Other threads] in memory_changes.cpp.
 void ProcessClient::note_thread() {
     tls.known = generation_;
     at_thread_end.is_due = true;
@@ -297,7 +298,7 @@ void ProcessClient::set_threaded(bool threaded) {
     if (threaded) never_page_out();
 }
 
-/// From here on waiting in begin() no longer means that nobody touches the memory.
+/// From here on, the memory may be in use even while a thread waits in begin().
 void ProcessClient::never_page_out() {
     if (in_child_ || stays_here_.exchange(true)) return;
     const std::lock_guard lock(paging_mutex_);
@@ -332,7 +333,7 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
         has_begun_ = true;
         take_turns_by_launches(false);  // it shows its iterations
     }
-    // Most begins find the grant where they left it, and need no lock.
+    // Most begins still have the grant, and need no lock.
     const std::optional<Turns::Entry> at_once = turns_->try_begin();
     const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);
     if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
@@ -359,7 +360,8 @@ Turns::Entry ProcessClient::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     return entry;
 }
 
-/// Threads that sleep inside their calls may let each other in for ever: so this ends, until there has been a boundary.
+/// Threads that sleep inside iterations could let each other in forever. So this ends after kInsistForNs, until the next
+/// boundary.
 bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
     constexpr std::uint64_t kInsistForNs = 500'000'000;
     if (!watch.rest()) return false;
@@ -369,7 +371,7 @@ bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
     return now - insists_since_ns_ < kInsistForNs;
 }
 
-/// The boundary. Whatever goes wrong in it, the word must be settled.
+/// The boundary. Throws nothing, because the word must be settled afterwards.
 bool ProcessClient::tidy() {
     boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // nobody else writes it
     try {
@@ -382,7 +384,7 @@ bool ProcessClient::tidy() {
     }
 }
 
-/// Before the lane changes hands.
+/// Waits for the device before the lane changes hands, and updates the cost of a turn on the page.
 void ProcessClient::drain() {
     device_->fences->drain();
     if (by_launches_) return;  // its marks are no iterations
@@ -397,7 +399,8 @@ void ProcessClient::set_parked(bool parked) {
     parked_ = parked;
 }
 
-/// The wish to run stands in the word, and the service will answer it: somebody has to take that grant, and give it back.
+/// The request to run remains in the word, and the service will grant it. So a substitute thread takes that grant and gives
+/// it back.
 void ProcessClient::forgo() {
     tls.waits_since_ns = 0;
     if (in_child_ || alone_) return;
@@ -519,7 +522,7 @@ void* ProcessClient::allocate(std::size_t size, Kind kind) {
 std::optional<void*> ProcessClient::allocate_for(std::size_t size) {
     if (!memory_ || in_child_) return std::nullopt;
     void* block = memory_->allocate(size, Kind::kAuto, tls.gated_by != nullptr);
-    if (!block && alone_) return std::nullopt;  // then the device's size is no limit
+    if (!block && alone_) return std::nullopt;  // alone, the device's size is no limit
     return block;
 }
 
@@ -551,7 +554,7 @@ bool ProcessClient::in_lane(const void* block) { return memory_ && !in_child_ &&
 bool ProcessClient::ask(Needs all) {
     const std::lock_guard turn(ask_turn_mutex_);
     if (std::exchange(given_before_, boundaries_.load()) != boundaries_) given_ = {};
-    // Another thread may have asked for more meanwhile: to ask for less now would give that back.
+    // Another thread may have been given more meanwhile. Asking for less would give that back.
     all.persistent = std::max(all.persistent, given_.persistent);
     if (all.ephemeral > 0) all.ephemeral = std::max(all.ephemeral, given_.ephemeral);
     std::unique_lock lock(ask_mutex_);
@@ -561,9 +564,9 @@ bool ProcessClient::ask(Needs all) {
     lock.unlock();
     send(need);
     lock.lock();
-    // The room is told first, and the larger lane comes after it.
+    // The answer comes first, the larger lane after it.
     using Outcome = attachment::Asking::Outcome;
-    const auto nobody_answers = [&] { return lost_ || attachments_ != attachment; };  // another service knows of no need
+    const auto nobody_answers = [&] { return lost_ || attachments_ != attachment; };  // a new service knows of no need
     const auto complete = [&] {
         if (alone_ || nobody_answers() || asking_.outcome() == Outcome::kDenied) return true;
         return asking_.outcome() == Outcome::kGiven && (all.ephemeral == 0 || memory_->mapped() >= all.ephemeral);
@@ -609,7 +612,7 @@ void ProcessClient::after_fork_in_parent() {
     if (memory_ && !in_child_) memory_->after_fork_in_parent();
 }
 
-/// The child is no client: it has no helper, no lane and, from here on, none of our descriptors.
+/// The child is not a client: it has no helper, no lane and, from here on, none of our descriptors.
 void ProcessClient::after_fork_in_child() {
     if (in_child_) return;
     if (memory_) memory_->after_fork_in_child();
@@ -617,7 +620,7 @@ void ProcessClient::after_fork_in_child() {
     launches_.forget();
     substitute_.forget();
     substitute_waits_ = false;
-    std::construct_at(&answered_);  // a thread of the parent's may wait on it; its end would wait for that one
+    std::construct_at(&answered_);  // its destructor would wait for a thread of the parent that waited on it
     in_child_ = true;
     alone_ = true;
     page_ = nullptr;  // not inherited

@@ -1,7 +1,7 @@
-// One process's attachment to the service: ties turns and memory to the socket, with the helper thread that answers it.
+// One process's attachment to the service: connects turns and memory to the socket, with the helper thread that answers it.
 //
-// Threads: the job's own call begin, end, allocate and free; the helper answers the service. What both touch is atomic or
-// under a lock. Lifetime: until salus_detach; a process that just ends takes the helper with it, and the service sees it go.
+// Threads: the job's threads call begin, end, allocate and free; the helper answers the service. Data of both is atomic or
+// guarded by a lock. Lifetime: until salus_detach. If the process just ends, so does the helper, and the service notices.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@
 
 namespace salus::client {
 
-/// What to say of itself when attaching.
+/// What the client says about itself when it attaches.
 struct Identity {
     std::string socket;
     wire::Attach attach;
@@ -44,22 +44,22 @@ public:
     ProcessClient(const ProcessClient&) = delete;
     ProcessClient& operator=(const ProcessClient&) = delete;
 
-    /// Attaches and starts the helper. If it fails the client is on its own, and works.
+    /// Attaches and starts the helper. If this fails, the client works on its own.
     Result<bool> attach();
 
-    /// SALUS_WAITING when that much time has passed, or a signal came.
+    /// SALUS_WAITING after `at_most_ns` or a signal. `join`: a thread that is inside waits for this thread.
     salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0, bool join = false);
-    /// ... which does not nest: a thread that is inside stays so, once.
-    /// `join`: one that is inside waits for this thread.
+    /// As begin(), but does not nest: it does nothing for a thread that is inside.
     salus_status begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join = false);
     salus_status end(Turns::Count count = {});
     void count(std::uint64_t iterations);
-    /// A begin was broken off, whether it came back with SALUS_WAITING or not: this thread is not inside, and will not be.
+    /// Withdraws this thread's begin, which has returned SALUS_WAITING or was interrupted. If it has entered, it leaves.
     void forgo();
     void* allocate(std::size_t size, Kind kind);
-    /// As the process's own allocator would be asked: nothing if this client does not manage memory (now, or here).
+    /// In place of the process's own allocator. Nothing if that one should serve: the client has no memory, or is alone and
+    /// its memory is full, or this is a child process.
     std::optional<void*> allocate_for(std::size_t size);
-    /// For work on this stream. `on_behalf`: of a thread that is inside an iteration, and delegates.
+    /// For work on this stream. `on_behalf` of a thread that is inside an iteration, and delegates.
     std::optional<void*> allocate_on(device::Stream stream, std::size_t size, bool on_behalf);
     void used_on(const void* block, device::Stream stream);
     void wait_for_stream(device::Stream stream);
@@ -91,20 +91,20 @@ public:
     void read_counters(salus_counters& counters);
     /// REQUIRES: no thread is inside an iteration.
     bool detach();
-    /// The process is about to end, of its own accord.
+    /// The process is about to exit normally.
     void exits();
 
-    /// Something of ours went wrong in a call: warn once, and leave the service at the next boundary.
+    /// An internal error: warns once, and leaves the service at the next boundary.
     void fail(const char* why);
     /// Leaves the service at the next boundary. Memory stays as it is.
     void stop_sharing();
-    /// Threads that never begin use the memory as well, or no longer. REQUIRES: they do not yet.
+    /// Whether threads that never begin use the memory as well. REQUIRES: none of them uses it yet.
     void set_threaded(bool threaded);
-    /// This thread, inside an iteration, waits for threads that work for it; or no longer.
+    /// Whether this thread, inside an iteration, waits for threads that work for it.
     void delegate(bool delegates);
-    /// True if the helper cannot be told to end, so that this object must stay.
+    /// True if the helper cannot be told to end. Then this object must not be destroyed.
     bool must_stay() const { return helper_.is_there() && descriptors_lost_; }
-    /// Where blocks of this client may lie: two windows of this size. Zero: nowhere.
+    /// All blocks of this client lie in two windows of this size. Zero: there are none.
     std::size_t window_size() const { return device_ ? device_->own->size() : 0; }
     std::array<const std::byte*, 2> windows() const;
 
@@ -149,7 +149,7 @@ private:
     void note_thread();
     void send(const wire::Message& message);
     void go_alone();
-    /// Once a process. Always true.
+    /// Warns once per client. Always returns true.
     bool warn(const std::string& line);
 
     // ---- the helper (helper.cpp) ----
@@ -166,17 +166,17 @@ private:
     void lose_descriptors_when_outside();
 
     Identity identity_;
-    const unsigned generation_;  ///< of the clients that this process has had
+    const unsigned generation_;  ///< counts the clients that this process has had
     os::GuardedDescriptor page_file_;
-    // Ends of sockets: what is sent to the one is seen at the other.
-    os::GuardedDescriptor notify_, notify_seen_;  ///< the service is to look at the word
-    os::GuardedDescriptor stop_, stop_seen_;      ///< the helper is to end
+    // Pairs of connected sockets: a byte sent to the first arrives at the second.
+    os::GuardedDescriptor notify_, notify_seen_;  ///< tells the service to look at the word
+    os::GuardedDescriptor stop_, stop_seen_;      ///< tells the helper to end
     std::atomic<bool> descriptors_lost_{false};
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
     std::unique_ptr<device::ClientDevice> device_;
-    std::unique_ptr<Memory> memory_;  ///< none if it never was attached
+    std::unique_ptr<Memory> memory_;  ///< none if the client was never attached
     OwnThread helper_;
 
     std::mutex socket_mutex_;
@@ -185,7 +185,7 @@ private:
     // A request for memory in mid-iteration and its answer; one at a time.
     std::mutex ask_turn_mutex_;
     Needs given_;                     ///< the most that was given in this iteration; under ask_turn_mutex_
-    std::uint64_t given_before_ = 0;  ///< ... which ends with this boundary
+    std::uint64_t given_before_ = 0;  ///< boundaries_ in that iteration
     std::atomic<std::uint64_t> boundaries_{0};
     std::mutex ask_mutex_;
     std::condition_variable answered_;
@@ -198,11 +198,11 @@ private:
     std::atomic<bool> stopping_{false};
     std::atomic<bool> exiting_{false};       ///< the driver may be gone at any moment
     std::atomic<bool> lost_{false};          ///< the service is gone, for now
-    std::atomic<int> device_thread_{0};      ///< the first that entered an iteration
-    std::atomic<bool> many_threads_{false};  ///< have entered iterations
-    std::atomic<bool> stays_here_{false};    ///< its memory is never to be paged out
-    std::atomic<int> delegating_{0};
-    ThreadsInside threads_inside_;  ///< once there are several
+    std::atomic<int> device_thread_{0};      ///< the first thread that entered an iteration
+    std::atomic<bool> many_threads_{false};  ///< several threads have entered iterations
+    std::atomic<bool> stays_here_{false};    ///< its memory is never paged out
+    std::atomic<int> delegating_{0};         ///< the number of threads that delegate
+    ThreadsInside threads_inside_;           ///< used once there are several threads
     std::atomic<bool> has_begun_{false};
     std::atomic<bool> by_launches_{false};
     std::atomic<std::uint64_t> hurries_until_ns_{0};  ///< the job was sent a signal, which its threads are to handle
@@ -211,13 +211,13 @@ private:
     std::atomic<std::uint64_t> held_told_{0};
     Launches launches_{*this};
     std::mutex insist_mutex_;
-    std::uint64_t insists_since_ns_ = 0;  ///< threads were let in although the grant is wanted back, first at this time ...
-    std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and after so many boundaries
-    std::mutex paging_mutex_;  ///< so that Unpageable does not come between a page-out and its answer
+    std::uint64_t insists_since_ns_ = 0;  ///< when a thread first insisted (Turns::begin) since the last boundary ...
+    std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and boundaries_ at that time
+    std::mutex paging_mutex_;  ///< keeps Unpageable from being sent between a page-out and its answer
     std::mutex substitute_mutex_;
     OwnThread substitute_;  ///< waits in place of a thread that will not come back; see forgo()
     std::atomic<bool> substitute_waits_{false};
-    bool parked_ = false;  ///< a thread waits in begin(), and does not come out while this lock is held
+    bool parked_ = false;  ///< a thread waits in begin(); under paging_mutex_, which it needs to come out
     std::atomic<bool> warned_{false};
     std::atomic<std::uint32_t> attachments_{0};
     attachment::Requests requests_;  ///< helper only

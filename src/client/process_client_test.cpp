@@ -1,4 +1,4 @@
-// What a job's threads do with a client, against a service that is scripted.
+// What a job's threads do with a client, against a scripted service.
 #include "client/process_client.h"
 
 #include <linux/filter.h>
@@ -28,7 +28,7 @@ using control::State;
 
 class AttachTest : public ClientTest {
 protected:
-    /// Attaches to a service that does this with the connection; why it failed.
+    /// Attaches to a service that calls `answer` with the connection. Returns why attaching failed.
     std::string failure(const std::function<void(os::Descriptor)>& answer) {
         client_ = std::make_unique<ProcessClient>(Identity{service_.socket(), {}});
         std::thread service([&] { answer(service_.accept()); });
@@ -37,7 +37,7 @@ protected:
         EXPECT_FALSE(attached.ok());
         return attached.ok() ? "" : attached.error();
     }
-    /// It iterates and allocates without a service.
+    /// The client iterates and allocates without a service.
     void works_alone() {
         EXPECT_EQ(counters().shared, 0);
         EXPECT_EQ(client_->begin(), SALUS_OK);
@@ -64,7 +64,7 @@ TEST_F(AttachTest, SaysWhoItIsAndIsShared) {
     EXPECT_EQ(counters().shared, 1);
     EXPECT_EQ(counters().attachments, 1u);
     EXPECT_EQ(client_->device(), "host");
-    session_->catch_up();  // the helper is there
+    session_->catch_up();  // the helper runs
 }
 
 TEST_F(AttachTest, WithoutAServiceItIsOnItsOwn) {
@@ -139,8 +139,8 @@ TEST_F(ClientTest, BeginWaitsForItsTurnAndWorksInTheLane) {
 
 std::atomic<int> system_calls_trapped{0};
 
-/// From now on, of all system calls of this thread the kernel makes only those of its end, and the clock's (which needs none
-/// on most machines); others are counted. There is no way back.
+/// From now on, the kernel lets this thread read the clock (on most machines no system call anyway) and end. It counts all
+/// other system calls instead of making them. This cannot be undone.
 bool trap_system_calls() {
     struct sigaction action {};
     action.sa_handler = [](int) { ++system_calls_trapped; };
@@ -230,7 +230,7 @@ TEST_F(ClientTest, TheChildOfAThreadThatIsInsideIsNot) {
     void* block = client_->allocate(kBlock, Kind::kEphemeral);
     fill(block, kBlock, 8);
     EXPECT_TRUE(in_a_child(*client_, [&] {
-        // It may go on in its own iteration, as if it were one.
+        // The child may end this iteration and begin others, as if it were a client.
         return holds(block, kBlock, 8) && client_->end() == SALUS_OK && client_->begin() == SALUS_OK;
     }));
     EXPECT_TRUE(client_->in_lane(block));
@@ -275,7 +275,7 @@ TEST_F(ClientTest, OneThatIsWaitedForJoinsAtOnceAlthoughTheGrantIsWantedBack) {
     EXPECT_EQ(session_->word().state, State::kFree);
 }
 
-// The wish stands, so the service will answer it: somebody has to take that grant and give it back.
+// The request to run remains, so the service will grant it: somebody has to take that grant and give it back.
 TEST_F(ClientTest, AGrantForOneWhoNoLongerWaitsIsTakenInItsStead) {
     attach();
     client_->forgo();  // nothing to forgo

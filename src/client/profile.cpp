@@ -40,7 +40,7 @@ void Profile::freed(const Block& block, bool inside, std::uint64_t private_bytes
     if (block.place == Place::kPrivate && died_inside) missed_ += block.range.size;
 }
 
-/// Where no boundary comes it must not fill memory.
+/// Drops all steps at kStepsMax: if no boundary comes, they must not fill memory.
 void Profile::note(const Step& step, std::uint64_t private_bytes) {
     if (alone_) return;
     if (steps_.size() == kStepsMax) {
@@ -65,7 +65,7 @@ Needs Profile::learn(const Seen& seen) {
     return {persistent_.get(), ephemeral_.get()};
 }
 
-/// What the iteration would have needed, had everything that died in it been in the lane.
+/// What the iteration would have needed if every block that died in it had been in the lane.
 Needs Profile::replay(const Seen& seen) const {
     Arena lane(std::uint64_t{1} << 60);
     constexpr std::uint64_t kNowhere = ~std::uint64_t{0};

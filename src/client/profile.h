@@ -1,4 +1,4 @@
-// What a client has learned of its P and T, and of which blocks will be dead at the boundary.
+// What a client has learned of its P and T, and which blocks will be dead at the boundary.
 //
 // Not thread-safe, except for iteration_begins().
 #pragma once
@@ -20,34 +20,34 @@ struct Needs {
 
 class Profile {
 public:
-    /// An iteration of this kind begins: those of one kind allocate alike.
+    /// An iteration of this kind begins. Iterations of one kind allocate alike.
     void iteration_begins(std::uint64_t kind) { kind_.store(kind, std::memory_order_relaxed); }
-    /// So many boundaries were before this one.
+    /// The number of boundaries so far.
     std::uint64_t iteration() const { return iteration_; }
 
-    /// A block is wanted inside an iteration. Whether it is expected to be dead at the boundary.
+    /// A block is wanted inside an iteration. Guesses whether it will be dead at the boundary.
     struct Guess {
         Birth birth;
         bool dies;
     };
     Guess wanted(std::uint64_t size, device::Stream stream);
-    /// ... but it could not be had: what never was has not survived.
+    /// ... but there was no memory: a block that never existed must not count as a survivor.
     void not_had(const Birth& birth);
     /// `private_bytes`: in use at this moment.
     void allocated(const Birth& birth, std::uint64_t size, std::uint64_t private_bytes);
-    /// `inside`: by a thread inside an iteration, or that works for one; see Note [Other threads].
+    /// `inside`: by a thread inside an iteration, or one that works for it; see Note [Other threads].
     void freed(const Block& block, bool inside, std::uint64_t private_bytes);
-    /// Private bytes of this iteration that died in it.
+    /// Private bytes that were allocated and freed inside this iteration.
     std::uint64_t missed() const { return missed_; }
 
-    /// What the iteration that ends used, as the heaps saw it.
+    /// What the ending iteration used, as counted by the heaps.
     struct Seen {
         std::uint64_t private_bytes = 0;
         std::uint64_t private_peak = 0;
         std::uint64_t lane_peak = 0;
         bool threaded = false;  ///< then everything was private
     };
-    /// Nothing happened in it that could be learned from.
+    /// The iteration brought nothing to learn.
     bool uneventful(std::uint64_t private_peak) const;
     /// What the next iterations will need. REQUIRES: followed by next_iteration().
     Needs learn(const Seen& seen);
@@ -55,9 +55,9 @@ public:
     /// The largest P of the last iterations.
     std::uint64_t persistent() const { return persistent_.get(); }
 
-    /// Nothing is noted down while the client is alone; afterwards the next replay starts from here.
+    /// While the client is alone, nothing is recorded. When this ends, the next replay starts from here.
     void set_alone(bool alone, std::uint64_t private_bytes);
-    /// For tests: in every so many iterations everything is taken for ephemeral. 0: never.
+    /// For tests: every n-th iteration, all blocks are expected to die. 0: never.
     void mispredict_every(std::uint64_t iterations) { mispredict_every_ = iterations; }
 
 private:
@@ -89,7 +89,7 @@ private:
     std::vector<Step> steps_;
     std::uint64_t iteration_ = 0;
     std::atomic<std::uint64_t> kind_{0};
-    std::uint64_t at_boundary_ = 0;  ///< private bytes in use at the last one
+    std::uint64_t at_boundary_ = 0;  ///< private bytes in use at the last boundary
     std::uint64_t missed_ = 0;
     RecentMax persistent_;
     RecentMax ephemeral_;

@@ -11,7 +11,7 @@ class ProfileTest : public ::testing::Test {
 protected:
     ProfileTest() { profile_.set_alone(false, 0); }
 
-    /// A private block that lives and dies inside.
+    /// A private block that is allocated and freed inside.
     void live_and_die() {
         const auto [birth, dies] = profile_.wanted(kProfiled, 0);
         in_use_ += kProfiled;

@@ -1,5 +1,5 @@
-// A service in this process that does only what a test says, for clients that are real: a socket in a folder of its own, and
-// real messages, control pages and lane memory.
+// A service in this process that does only what a test says. Its clients are real, and so are the socket (in a folder of its
+// own), the messages, the control pages and the lane memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -32,7 +32,7 @@
 
 namespace salus::client::test {
 
-/// Nothing here takes that long; it only ends what hangs.
+/// Nothing here takes that long; the limit only ends tests that hang.
 inline constexpr Duration kPatience = seconds(30);
 
 /// True as soon as `holds` is; false when patience ends.
@@ -46,13 +46,13 @@ bool eventually(const Holds& holds) {
     return true;
 }
 
-/// Whether it has ended within our patience.
+/// Whether the call ends within kPatience.
 template <typename T>
 bool ends(const std::future<T>& call) {
     return call.wait_for(std::chrono::nanoseconds(kPatience.ns)) == std::future_status::ready;
 }
 
-/// A change of the control word as the service makes it. `step`: word -> optional word; nothing if it is not possible now.
+/// Changes the control word as the service does. `step`: word -> optional word; nothing if the step is not possible now.
 template <typename Step>
 bool change_word(ControlPage& page, const Step& step) {
     std::uint64_t seen = page.word.load();
@@ -70,7 +70,7 @@ inline bool grant(ControlPage& page) {
     return eventually([&] { return change_word(page, control::grant); });
 }
 
-/// Wants the grant back.
+/// Takes the grant back, or asks for it.
 inline control::TakeBack::Outcome take_back(ControlPage& page, bool may_retract = false) {
     control::TakeBack step;
     change_word(page, [&](const control::Word& word) {
@@ -83,7 +83,7 @@ inline control::TakeBack::Outcome take_back(ControlPage& page, bool may_retract 
 /// One client as its service knows it.
 class Session {
 public:
-    /// Hears who it is.
+    /// Receives the client's Attach.
     explicit Session(os::Descriptor socket) : socket_(std::move(socket)) {
         wire::Received first = receive();
         const auto* said = std::get_if<wire::Attach>(&first.message);
@@ -111,7 +111,7 @@ public:
         EXPECT_TRUE(say(welcome));
     }
 
-    /// The next message, which has to be one of these.
+    /// The next message, which must be of this type.
     template <typename Expected>
     Expected hear() {
         const wire::Received received = receive();
@@ -130,7 +130,7 @@ public:
         return notified;
     }
 
-    /// With this much room: a profiling turn.
+    /// Grants a turn with this much room. With plenty it is a profiling turn.
     bool grant(std::uint64_t room = 0) {
         page_->allowed_private = room;
         return test::grant(*page_);
@@ -138,7 +138,7 @@ public:
     bool waits() const {
         return eventually([&] { return word().want; });
     }
-    /// The client has done all that it was told so far.
+    /// Waits until the client has done all that it was told so far.
     void catch_up() {
         constexpr std::uint32_t kNoLane = 999;
         EXPECT_TRUE(say(wire::UnmapLane{kNoLane, 0}));
@@ -185,13 +185,13 @@ public:
         SALUS_CHECK(os::readable_within(listener_.get(), kPatience), "somebody connects");
         return os::accept_from(listener_.get());
     }
-    /// The next client, which attaches by itself; it is welcome.
+    /// Accepts and welcomes the next client, which attaches in another thread or process.
     Session admit() {
         Session session(accept());
         session.welcome(capacity);
         return session;
     }
-    /// Calls `attach`, which waits for the welcome, and admits who comes of it.
+    /// Calls `attach`, which waits for Welcome, and admits that client meanwhile.
     template <typename Attach>
     Session admit(const Attach& attach) {
         std::optional<Session> session;
@@ -201,7 +201,7 @@ public:
         return std::move(*session);
     }
 
-    /// Sends a client the memory of a lane and asks it to map so much.
+    /// Sends a client the memory of a lane and asks it to map `size` bytes.
     void map_lane(Session& session, std::uint32_t lane, std::uint32_t version, std::uint64_t size) {
         ASSERT_TRUE(memory_->provide(LaneId{lane}, {static_cast<std::int64_t>(size)}));
         const auto pieces = memory_->pass_on(LaneId{lane}, 0, 1);
@@ -220,7 +220,7 @@ private:
     std::unique_ptr<device::LaneMemory> memory_ = device::make_host_lane_memory();
 };
 
-/// A variable of the environment, for as long as this lives.
+/// Sets an environment variable for its own lifetime.
 class Setting {
 public:
     Setting(const char* name, const std::string& value) : name_(name) {
@@ -239,8 +239,8 @@ private:
     std::optional<std::string> before_;
 };
 
-/// A client, and the service that it is attached to. The test's own thread is the job's; what the service does while that
-/// waits is done elsewhere.
+/// A client and its service. The test's own thread is the job's thread; while it waits, other threads act for the service
+/// (elsewhere()).
 class ClientTest : public ::testing::Test {
 protected:
     ~ClientTest() override {
@@ -259,19 +259,19 @@ protected:
         return std::async(std::launch::async, act);
     }
 
-    /// A turn of this thread. With so much room: a profiling turn.
+    /// Begins a turn of this thread with this much room. With plenty it is a profiling turn.
     void begin(std::uint64_t room = kPlentyOfRoom) {
         const auto granted = elsewhere([&] { return session_->grant(room); });
         ASSERT_EQ(client_->begin(), SALUS_OK);
         ASSERT_TRUE(ends(granted));
     }
-    /// The last iteration of a turn.
+    /// Ends the last iteration of a turn.
     void end_turn() {
         take_back(session_->page());
         ASSERT_EQ(client_->end(), SALUS_OK);
         ASSERT_EQ(session_->word().state, control::State::kFree);
     }
-    /// An iteration that needs this lane; the next one may use it.
+    /// Gives the client this lane and sets its T to the lane's size, so that the next turn may use it.
     void learn_the_lane(std::uint64_t size) {
         service_.map_lane(*session_, 0, 1, size);
         session_->page().wanted_ephemeral = size;
@@ -287,7 +287,7 @@ protected:
 
     ScriptedService service_;
     std::optional<Session> session_;
-    std::unique_ptr<ProcessClient> client_;  ///< the first to go
+    std::unique_ptr<ProcessClient> client_;  ///< destroyed first
 };
 
 }  // namespace salus::client::test

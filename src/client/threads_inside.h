@@ -1,4 +1,4 @@
-// Which threads of this process are inside an iteration, and whether they do anything.
+// Which threads of this process are inside an iteration, and whether they run.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@ namespace salus::client {
 
 class ThreadsInside {
 public:
-    /// The calling thread; gives its place, for leave(). -1: there are too many, and it is not noted.
+    /// Adds the calling thread and returns its place, for leave(). -1: there are too many threads, and it was not added.
     int enter();
     void leave(int place);
 
     static constexpr std::size_t kPlaces = 64;
-    /// Looks at them again and again: have they rested since the last look?
+    /// Tells from look to look whether the threads have rested.
     class Watch {
     public:
-        /// `also`: a thread that may be inside, and was not noted; 0: none.
+        /// `also`: a thread that may be inside without having been added; 0: none.
         explicit Watch(const ThreadsInside& threads, int also = 0) : threads_(threads), also_(also) {}
-        /// True if the same ones are inside as at the last look, and none has run since. The first look is none to go by.
+        /// True if the same threads are inside as at the last look, and none has run since. False at the first look.
         bool rest();
 
     private:
@@ -35,7 +35,7 @@ public:
     };
 
 private:
-    std::array<std::atomic<int>, kPlaces> threads_{};  ///< by their kernel's number; 0: nobody
+    std::array<std::atomic<int>, kPlaces> threads_{};  ///< kernel thread ids; 0: nobody
 };
 
 }  // namespace salus::client

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 /// Looks, waits a little, looks again.
 bool rest(const ThreadsInside& threads) {
     ThreadsInside::Watch watch(threads);
-    EXPECT_FALSE(watch.rest());  // the first look is none to go by
+    EXPECT_FALSE(watch.rest());  // there is no earlier look to compare with
     std::this_thread::sleep_for(milliseconds(5));
     return watch.rest();
 }

@@ -10,16 +10,17 @@ namespace salus::client {
 namespace {
 
 // Note [Threads that wait for each other]
-// A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model), which waits
-// to get in, since the grant is wanted back and there is to be a boundary first. So it is let in at once where it is known
-// to be waited for, else as soon as those inside are seen to do nothing, and in any case after kInsistAfterNs.
+// A thread inside an iteration may wait for another thread of the job (a pool that computes parts of a model). That thread
+// may itself wait to enter, because the service wants the grant back and a boundary has to come first. So we let it in: at
+// once if we know that it is waited for, else as soon as the threads inside are seen to do nothing, and in any case after
+// kInsistAfterNs.
 constexpr std::uint64_t kInsistAfterNs = 5'000'000'000;
 constexpr std::uint64_t kLookAtOthersNs = 1'000'000;
 
 }  // namespace
 
 bool Turns::wait(const control::Word& seen, std::uint64_t at_most_ns) const {
-    // A limit, since what makes a thread give up is not in the word.
+    // A limit, because the reason to give up is not in the word.
     const Duration limit{static_cast<std::int64_t>(std::min<std::uint64_t>(at_most_ns, 200'000'000))};
     return os::wait_on(turn_.page().word, control::pack(seen), limit);
 }

@@ -1,4 +1,4 @@
-// Begin, end, and the waiting in between. The steps themselves are in attachment/turn_steps.h.
+// Begins and ends iterations, and waits where the steps of attachment/turn_steps.h have to.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,11 @@
 
 namespace salus::client {
 
-/// What a thread that waits in begin() wants to know.
+/// What a thread that waits in begin() asks.
 struct Waiting {
-    std::function<bool()> give_up;  ///< nobody will grant anything
-    /// The thread enters an iteration that goes on, although the grant is wanted back. Asked every millisecond or so.
+    std::function<bool()> give_up;  ///< true: no grant will come
+    /// True: the thread joins an iteration in progress although the service wants the grant back. Asked about every
+    /// millisecond.
     std::function<bool()> insists = [] { return false; };
 };
 
@@ -24,34 +25,34 @@ public:
     Turns(ControlPage& page, std::function<void()> notify) : turn_(page), notify_(std::move(notify)) {}
 
     enum class Entry : std::uint8_t {
-        kJoined,   ///< into an iteration that another thread had begun, or with the grant kept from the last one
-        kNewTurn,  ///< with a grant that has just come
+        kJoined,   ///< another thread had begun the iteration, or the grant was kept from the last one
+        kNewTurn,  ///< the grant is new
         kGivenUp,  ///< `give_up` said so
-        kWaiting,  ///< not yet: time is up, or a signal came. The wish stands
+        kWaiting,  ///< time is up, or a signal came. The request to run remains
     };
     static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
-    /// Without waiting: nothing if the thread has to, and then nothing has changed.
+    /// Does not wait. Nothing if the thread would have to; then nothing has changed.
     std::optional<Entry> try_begin();
-    /// Waits until this thread may be inside an iteration, or has to give up.
-    /// `since_ns` is when this thread began to wait, if it has come back in between; 0: it has not.
+    /// Waits until this thread has entered an iteration, or has to give up.
+    /// `since_ns`: when this thread began to wait, if an earlier call returned kWaiting; else 0.
     Entry begin(const Waiting& waiting, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
 
     /// Before a turn is given back that is wanted again at once: whoever decides on the next turn is to know. begin() must
     /// follow. REQUIRES: the turn is wanted back.
     void wish();
 
-    /// This thread leaves. If it was the last, `tidy` is called: the boundary; it says whether the lane is clean.
-    /// `drain` waits for the device, and is called only if the grant goes back and `asynchronous`.
-    /// False if no thread was inside.
     struct Count {
         std::uint64_t iterations = 1;
-        bool own = false;  ///< of this thread alone; else of all that are inside, and counted when the last one leaves
+        bool own = false;  ///< this thread's alone; else shared by all threads inside, and counted when the last one leaves
     };
+    /// This thread leaves. The last thread calls `tidy`, which is the boundary and says whether the lane is clean.
+    /// `drain` waits for the device; it is called only if the service wants the grant back and `asynchronous`.
+    /// False if no thread was inside.
     bool end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain);
 
     /// The helper's part in a revocation, after a drain.
     void acknowledge();
-    /// The service is gone: nobody will ask for the grant, so it is given up as if it had. True when it is back.
+    /// The service is gone: gives up the grant as if the service had asked for it. True once the grant is given up.
     bool withdraw();
 
     control::Word word() const { return turn_.word(); }
@@ -60,7 +61,7 @@ public:
 
 private:
     Entry entered(attachment::TurnSteps::Entry entry);
-    /// False if a signal ended it.
+    /// False if a signal ended the wait.
     bool wait(const control::Word& seen, std::uint64_t at_most_ns) const;
     void wake() const;
 

@@ -75,7 +75,7 @@ TEST_F(TurnsTest, WaitsForAGrantAndKeepsItWhileNobodyWantsItBack) {
     EXPECT_EQ(notified_, 1) << "one wish, and nothing else to tell";
 }
 
-// A thread looks again every 200 ms in any case. The fastest of several is much faster if it is woken.
+// A waiting thread looks again every 200 ms anyway. If grants wake it, the fastest of several is much faster.
 TEST_F(TurnsTest, AGrantWakesWhoWaits) {
     std::uint64_t fastest = std::numeric_limits<std::uint64_t>::max();
     for (int i = 0; i < 5; ++i) {
@@ -196,7 +196,7 @@ TEST_F(TurnsTest, ASignalEndsAWaitThatHasALimitAndNoOther) {
         });
         ASSERT_TRUE(eventually([&] { return waiter != pthread_t{}; }) && waits());
         const auto signal_until_it_ends = [&](int most) {
-            for (int i = 0; i < most; ++i) {  // it may not sleep yet
+            for (int i = 0; i < most; ++i) {  // the waiter may not sleep yet
                 ::pthread_kill(waiter, SIGUSR1);
                 if (entry.wait_for(std::chrono::milliseconds(2)) == std::future_status::ready) return true;
             }

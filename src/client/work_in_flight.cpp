@@ -33,7 +33,7 @@ std::optional<device::Stream> WorkInFlight::next_home() {
     return std::exchange(used_home_, false) ? std::nullopt : refused;
 }
 
-/// A fence marks these streams once, and until it has passed the next one has to mark them again.
+/// Marks the home stream and the streams of late blocks. Each fence has to mark them anew.
 bool WorkInFlight::fence() {
     fences_.uses(home_);
     for (const Late& late : late_) note_uses(late.block);

@@ -17,7 +17,7 @@ using FreeFunction = void (*)(void*);
 std::atomic<client::ProcessClient*> the_client{nullptr};
 AllocateFunction allocate_before = ::posix_memalign;
 FreeFunction free_before = ::free;
-/// The address range of the client's blocks: a comparison is enough to rule out other blocks.
+/// The address ranges of the client's blocks: comparisons are enough to rule out other blocks.
 std::array<const std::byte*, 2> windows{};
 std::size_t window_size = 0;
 
@@ -26,7 +26,7 @@ bool is_ours(const void* block) {
     return (at >= windows[0] && at < windows[0] + window_size) || (at >= windows[1] && at < windows[1] + window_size);
 }
 
-/// Throws nothing into the library: after an error it behaves as without Salus.
+/// Throws nothing into the library. After an error the block comes from the library's previous allocator.
 int allocate(void** block, std::size_t alignment, std::size_t size) {
     if (size >= client::kManagedMin && alignment <= client::Arena::kGranule) {
         try {

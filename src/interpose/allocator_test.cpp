@@ -15,9 +15,8 @@ namespace {
 using client::test::in_a_child;
 using client::test::Setting;
 
-/// libsalus.so is a library like any other, whose posix_memalign and free become those of a client that it does not know:
-/// a client of its own that is disabled passes what it is asked for on to the C library. There is no way back from that, so
-/// it happens in a child process.
+/// libsalus.so serves as the library whose posix_memalign and free are redirected to a client. It calls them because its own
+/// client is disabled and passes requests on to the C library. Redirection cannot be undone, so we fork a child for it.
 class AllocatorTest : public client::test::ClientTest {
 protected:
     static salus_client* library_that_allocates() {
@@ -48,13 +47,13 @@ TEST_F(AllocatorTest, LargeBlocksOfTheLibraryBecomeTheClients) {
         EXPECT_EQ(client_->memory()->usage().in_use, kBlock);
         void* small = salus_alloc(library, client::kManagedMin - 1, SALUS_AUTO);
         EXPECT_FALSE(client_->owns(small));
-        void* others = std::malloc(kBlock);  // this program is not the library
+        void* others = std::malloc(kBlock);  // allocated by this program, not by the library
         EXPECT_FALSE(client_->owns(others));
 
         salus_free(library, large);
         EXPECT_EQ(client_->memory()->usage().in_use, 0u);
         salus_free(library, small);
-        salus_free(library, before);  // the C library's, as it was before
+        salus_free(library, before);  // still the C library's
         std::free(others);
     }));
 }
@@ -103,7 +102,7 @@ TEST_F(AllocatorTest, OneClientServesOneLibrary) {
     }));
 }
 
-// Through the C interface: of the library itself, which serves all the same.
+// Through the C interface, which is part of the redirected library itself; it works all the same.
 TEST_F(AllocatorTest, AClientThatALibraryUsesCannotBeDetached) {
     EXPECT_TRUE(succeeds_in_a_child([&] {
         const Setting socket("SALUS_SOCKET", service_.socket());

@@ -3,8 +3,8 @@
 // Note [Slots, not LD_PRELOAD]
 // A shared library calls functions of other libraries through slots that the dynamic linker fills in. We patch the slots of
 // one library after it is loaded. This touches neither the rest of the process nor any other process of the job. It needs no
-// environment variable with which a shell, a sanitizer or another preloaded allocator would have to cope. For everything
-// that is not ours, the previous content of the slot is called.
+// environment variable, which could disturb a shell, a sanitizer or another preloaded allocator. For everything that is not
+// ours, we call the previous content of the slot.
 #pragma once
 
 #include <string_view>

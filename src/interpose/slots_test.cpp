@@ -26,7 +26,7 @@ TEST(Slots, SayWhatIsMissing) {
     EXPECT_EQ(before, nullptr);
 }
 
-// libsalus.so is a library like any other: what it allocates without a service comes from posix_memalign.
+// libsalus.so serves as the library: without a service, it allocates with posix_memalign.
 TEST(Slots, ThatLibrarysCallsGoElsewhereAndNobodyElses) {
     ::setenv("SALUS_DISABLE", "1", 1);
     salus_client* client = nullptr;

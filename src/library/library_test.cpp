@@ -1,4 +1,4 @@
-// The C interface of libsalus.so: what calls in a wrong order, with null pointers or from several threads at once give.
+// The C interface of libsalus.so: the results of calls in a wrong order, with null pointers or from several threads at once.
 #include <cstring>
 #include <string>
 #include <thread>
@@ -167,7 +167,7 @@ TEST_F(LibraryTest, ASecondAttachIsMisuseAndTheFirstGoesOn) {
     EXPECT_STREQ(salus_error_text(), "this process is already attached");
     EXPECT_TRUE(is_shared());
     EXPECT_EQ(salus_detach(std::exchange(client_, nullptr)), SALUS_OK);
-    attach();  // once the first is gone
+    attach();  // works once the first is gone
     EXPECT_TRUE(is_shared());
 }
 
@@ -255,7 +255,7 @@ TEST_F(LibraryTest, OfThreadsThatAttachAtOnceOneDoes) {
 TEST_F(LibraryTest, ThreadsIterateAndAllocateAtOnce) {
     attach();
     std::atomic<bool> done{false};
-    std::thread service([&] {  // one that grants all the time
+    std::thread service([&] {  // grants all the time
         while (!done) {
             client::test::change_word(session_->page(), control::grant);
             client::test::take_back(session_->page());

@@ -1,4 +1,4 @@
-// The C interface: checks what callers pass, lets no exception out, keeps the text of the last error.
+// The C interface: checks arguments, lets no exception out, keeps the text of the last error.
 #include "salus/salus.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ double number_from(const char* name, double otherwise) {
 
 std::string program_name() { return ::program_invocation_short_name ? ::program_invocation_short_name : "job"; }
 
-/// Options, then what `salus run` put into the environment, then defaults.
+/// Takes each value from the options, else from the environment that `salus run` sets, else the default.
 Identity identity_from(const salus_options& options) {
     Identity identity;
     identity.socket = options.socket ? salus::os::absolute_path(options.socket) : salus::os::default_socket();
@@ -91,7 +91,7 @@ void before_exit() {
     if (salus_client* client = the_client()) client->client.exits();
 }
 
-/// Runs `call`; whatever it throws ends here, and the client leaves the service.
+/// Runs `call`. If it throws, the client leaves the service, and the result is `otherwise`.
 template <typename Result, typename Call>
 Result guarded(salus_client* client, Result otherwise, const Call& call) {
     try {
@@ -121,7 +121,8 @@ salus_status attach(Identity identity, salus_client** client) {
     static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     if (registered != 0) return failed(SALUS_SYSTEM, "cannot install fork handlers");
     const salus::Result<bool> attached = (*client)->client.attach();
-    // After the driver was started, so that this runs before the driver's own end; without it others wait a little longer.
+    // Registered after the driver was started, so that it runs before the driver's own exit handler. If it cannot be
+    // registered, others wait a little longer.
     static const int at_exit = std::atexit(before_exit);
     static_cast<void>(at_exit);
     return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());

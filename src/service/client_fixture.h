@@ -1,5 +1,5 @@
-// Clients of a service in the same process, for tests: what a client says and writes, without the library that would say and
-// write only what makes sense.
+// For tests: clients of a service in the same process. They can say and write anything, because they do without the library,
+// which only says and writes what makes sense.
 #pragma once
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 
 namespace salus::service {
 
-/// The two ends of a connection: ours, and the one that a server is to adopt. Neither ever waits.
+/// The two ends of a connection: ours, and the one for a server to adopt. Neither blocks.
 struct Connected {
     os::Descriptor ours;
     os::Descriptor theirs;
@@ -38,7 +38,7 @@ inline Connected connected_pair() {
     return {std::move(ends->first), std::move(ends->second)};
 }
 
-/// A process that does nothing, in whose name connections can be made: the kernel says that it is the peer.
+/// A process that does nothing but make connections. The kernel says that it is their peer.
 class IdleProcess {
 public:
     IdleProcess() {
@@ -74,7 +74,7 @@ private:
     [[noreturn]] static void serve(int control) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         ::signal(SIGTERM, SIG_IGN);
-        // Nothing of what the parent has open is to live on here.
+        // Nothing that the parent has open may stay open here.
         ::dup2(control, 3);
         ::close_range(4, ~0u, 0);
         while (wire::receive(3).kind == wire::Received::Kind::kMessage) {

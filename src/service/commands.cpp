@@ -1,4 +1,4 @@
-// What the command line asks: a message in, JSON or one line of why not out.
+// The requests of the command line: a message in; JSON, or one line that says why not, out.
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,13 +22,13 @@ namespace {
 
 using nlohmann::json;
 
-/// How long a job waits before its user is told for what.
+/// How long a job waits before its user is told why.
 constexpr Duration kLongWait = seconds(2);
 
-/// While the service waits for MPS it hands no lane over. It comes up within half a second, or hardly at all.
+/// While the service waits for MPS, it hands over no lane. MPS starts within half a second, or hardly at all.
 constexpr MpsPatience kMpsPatienceInService = {.start = seconds(2), .quit = seconds(1), .terminate = seconds(1)};
 
-/// Names come from other people: bytes that are no text are replaced.
+/// Replaces bytes that are not text: names come from other people.
 std::string dump(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 TraceStatus status_of(const TraceFile& trace) {
@@ -37,7 +37,7 @@ TraceStatus status_of(const TraceFile& trace) {
 
 }  // namespace
 
-/// Of its first device: views of several are still to come.
+/// Shows the first device only: views of several devices are still to come.
 ServiceStatus Server::service_status(Instant at) const {
     const SharedDevice& device = *devices_.front();
     const Engine& engine = device.engine();
@@ -89,7 +89,7 @@ Status Server::status() const {
 
 // --------------------------------------------------------------------------------------------------- what runners hear
 
-/// The job of a client that waits, if its `salus run` has not heard of that yet.
+/// The job of a waiting client, if its `salus run` was not told yet.
 Job* Server::to_be_told_of(const Session& session) {
     Job* job = session.waiting_since == kNever ? nullptr : jobs_.find(session.job);
     return !job || job->runner_pid == 0 || job->told_of_wait ? nullptr : job;
@@ -105,7 +105,7 @@ Instant Server::next_long_wait() {
     return next;
 }
 
-/// `salus run` is told and does not ask: what it costs the service must not grow with the number of jobs.
+/// The service tells `salus run`, which does not poll: its cost to the service must not grow with the number of jobs.
 void Server::tell_long_waits() {
     const Instant at = os::now();
     for (const ClientOn& client : clients()) {
@@ -127,7 +127,7 @@ void Server::tell_long_waits() {
 
 // ---------------------------------------------------------------------------------------------------------- commands
 
-/// To each client of a job; a refusal if it has none yet.
+/// Calls `act` for each client of a job. Refuses if the job has none yet.
 Server::Reply Server::for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act) {
     const std::vector<ClientOn> clients = clients_of(job.id);
     if (clients.empty()) return {false, fmt::format("job {} ({}) has not attached yet", job.id, job.name)};
@@ -198,9 +198,9 @@ Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
     });
 }
 
-/// The command that `salus run` started, and all that attached: what a script has started need not end with it. The command
-/// is told first, as it must not see what it waits for end and go on with its next line. None is told twice: the second time
-/// often means something else.
+/// Signals the command that `salus run` started, and all clients: processes that a script has started need not end with it.
+/// The command gets the signal first; otherwise a script could see the program that it waits for end, and go on with its
+/// next line. No process gets the signal twice, because a second one often means something else.
 Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
     const bool at_once = wanted.at_once != 0;
     const int signal = at_once ? SIGKILL : SIGTERM;
@@ -210,7 +210,7 @@ Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
         if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(client.session->process.pid, job.runner_pid);
     }
     if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
-    // Of a command that has not attached only its runner knows. SIGKILL would end that one and leave the command.
+    // Only the runner knows a command that has not attached. SIGKILL would end the runner and leave the command.
     else if (job.runner_pid != 0)
         os::send_signal(os::open_pidfd(job.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
     for (const auto& [device, session] : clients) {

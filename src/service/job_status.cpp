@@ -9,7 +9,7 @@ namespace {
 using shell::Session;
 using shell::Shell;
 
-/// A page may say anything.
+/// A client may write any figure on its page.
 constexpr std::int64_t within_reason(std::uint64_t figure) {
     return static_cast<std::int64_t>(std::min(figure, std::uint64_t{std::numeric_limits<std::int64_t>::max()}));
 }
@@ -39,7 +39,7 @@ Wait wait_of(const Shell& shell, const Client& client) {
     return wait;
 }
 
-/// More than a century is no figure to go by.
+/// Nothing if it is more than a century.
 std::optional<Duration> time_of(double seconds) {
     constexpr double kCentury_s = 3.2e9;
     return seconds <= kCentury_s ? std::optional(seconds_of(seconds)) : std::nullopt;
@@ -50,19 +50,19 @@ std::optional<Duration> time_left(const Client& client, const Session& session, 
     const std::uint64_t iterations = session.page->iterations;
     const std::uint64_t done = iterations - std::min(session.iterations_before, iterations);
     if (total == 0) return std::nullopt;
-    // Who has outrun its earlier run, or what it stated, may end at any time, or go on for long.
+    // A job that has run longer than its earlier run, or than it stated, may end at any time or go on for long.
     if (done > total) return std::nullopt;
     if (done == total) return session.length_is_past ? std::nullopt : std::optional(Duration{});
     const auto left = static_cast<double>(total - done);
     const Duration iteration =
         session.past.iteration_time.ns > 0 ? session.past.iteration_time : client.facts.iteration_time;
-    // The first two iterations tell little of the others.
+    // The first two iterations say little about the others.
     if (done > 2 || (done > 0 && iteration.ns == 0))
         return time_of(left * (at - session.attached_at).seconds() / static_cast<double>(done));
     return iteration.ns > 0 ? time_of(left * iteration.seconds()) : std::nullopt;
 }
 
-/// The engine hears of a turn that goes on only when somebody waits.
+/// Adds the time of the current turn, of which the engine may not have heard: it hears of it only when somebody waits.
 Duration attained_by(const Client& client, const Session& session, std::uint64_t busy_ns) {
     const std::uint64_t untold_ns = busy_ns - std::min(busy_ns, session.busy_told_ns);
     constexpr std::uint64_t kMost = 1ull << 62;

@@ -1,4 +1,4 @@
-// What the service tells of a client.
+// A client's row of the status.
 #pragma once
 
 #include "base/time.h"
@@ -7,7 +7,7 @@
 
 namespace salus::service {
 
-/// Without its log, of which only its job knows.
+/// Without the path of the log, which only the job has.
 JobStatus job_status(const shell::Shell& shell, const shell::Session& session, Instant at);
 
 }  // namespace salus::service

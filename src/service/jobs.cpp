@@ -13,14 +13,14 @@
 namespace salus::service {
 namespace {
 
-/// A number beyond this was not given by a service.
+/// No service assigns a number from here on.
 constexpr std::uint32_t kNumberMax = 1'000'000;
 
-/// The number that an earlier service would have given next.
+/// The number that an earlier service would have assigned next.
 std::uint32_t next_number_in(const std::string& path) {
     const Result<std::string> text = os::read_file(path);
     const auto number = text ? parse_integer(text.value()) : std::nullopt;
-    // Shortly before the last number we begin again: jobs that have run for so long are rare.
+    // From half of the numbers on we begin again with 1: jobs that have run for so long are rare.
     const bool usable = number && *number > 0 && *number < kNumberMax / 2;
     return usable ? static_cast<std::uint32_t>(*number) : 1;
 }

@@ -1,4 +1,4 @@
-// Jobs: what users started, who runs it, and what it is called. The clients of a job are sessions of the shell.
+// Jobs: the commands that users started, their numbers, names and runners. The clients of a job are sessions of the shell.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace salus::service {
 
-/// What a user started. With `salus run` it has a runner, which lives as long as the job.
+/// A command that a user started. If by `salus run`, that process is its runner and lives as long as the job.
 struct Job {
     std::uint32_t id = 0;
     std::string name;
@@ -30,38 +30,39 @@ struct Job {
     int runner_pid = 0;  ///< 0: none
     shell::ConnectionId runner_connection = 0;
     std::string log;                 ///< path, if it was detached
-    std::optional<DeviceId> device;  ///< where it was placed
+    std::optional<DeviceId> device;  ///< the device that it was placed on
     Instant started;
 
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
-    bool told_of_wait = false;  ///< its runner was
-    history::Figures past;      ///< what earlier runs showed
-    history::Figures gone;      ///< what those of its clients showed that have left
+    bool told_of_wait = false;  ///< its runner was told that it waits
+    history::Figures past;      ///< of earlier runs
+    history::Figures gone;      ///< of its clients that have left
 };
 
 class Jobs {
 public:
-    /// `numbers` is a file: after a restart of the service, no new job gets a number that may belong to a job that comes
-    /// back. Empty: there is none.
+    /// `numbers` is a file with the next number. So after a restart of the service, no new job gets the number of a job that
+    /// may come back. Empty: there is no file.
     explicit Jobs(std::string numbers = {});
 
-    /// The job of the number `wanted`, if it is the user's; else a new one. That has the number `wanted` if it is free: a
-    /// job keeps the number that the last service gave it.
+    /// The job with the number `wanted` if it is the user's, else a new one. The new one gets the number `wanted` if that is
+    /// free, because a job keeps the number that the last service assigned.
     Job& add(std::uint32_t wanted, std::string_view name, unsigned uid, Instant now);
-    /// Those go that have neither a runner nor clients: their numbers.
+    /// Removes the jobs that have neither a runner nor clients. Returns their numbers.
     std::vector<std::uint32_t> drop_ended(const std::function<bool(const Job&)>& has_clients);
 
-    /// The service ends. If it has no jobs, the next one counts from 1 again.
+    /// The service ends. If it has no jobs, the next service counts from 1 again.
     void service_ends();
 
     Job* find(std::uint32_t id);
     Job& at(std::uint32_t id) { return jobs_.at(id); }
     const Job& at(std::uint32_t id) const { return jobs_.at(id); }
-    /// An error, in a line, if there is none, if several have that name, or if it is another user's than the peer.
+    /// An error, in one line, if there is no such job, if several jobs have that name, or if the job is not the peer's and
+    /// the peer is not root.
     Result<Job*> named(const os::Peer& peer, const wire::JobReference& which);
-    /// Those that were placed on a device.
+    /// The number of jobs that were placed on a device.
     std::size_t on(DeviceId device) const;
     std::size_t on_mps_of(DeviceId device) const;
 
@@ -76,7 +77,7 @@ private:
 
     std::map<std::uint32_t, Job> jobs_;
     std::string numbers_;
-    std::uint32_t next_ = 1;  ///< the number of the next job that has none yet
+    std::uint32_t next_ = 1;  ///< the number of the next new job
 };
 
 }  // namespace salus::service

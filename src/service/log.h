@@ -1,4 +1,4 @@
-// Lines that a person can read, on standard error: "12:03:44.123 info  job 3 (resnet50) attached, pid 4711".
+// The log: lines for people, on standard error, such as "12:03:44.123 info    job 3 (resnet50) is run by pid 4711".
 #pragma once
 
 #include <optional>
@@ -22,15 +22,15 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
     if (logs(level)) write_log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// For lines that whoever connects can cause: some are written each minute, the others are counted.
+/// For lines that any peer can cause. A few are written each minute, the others are counted.
 bool admits_line_of_peer();
 template <typename... Args>
 void log_of_peer(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
     if (logs(level) && admits_line_of_peer()) write_log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
-/// When tell_held_back() has something to tell.
+/// When to call tell_held_back() next.
 Instant held_back_due();
-/// How many lines were not written.
+/// Logs how many lines were not written.
 void tell_held_back();
 
 }  // namespace salus::service

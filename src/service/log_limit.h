@@ -1,4 +1,4 @@
-// A limit for lines that others can cause as often as they like. Pure.
+// A limit for log lines that peers can cause as often as they like. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace salus::service {
 
-/// Lets so many lines through in each span of time, and counts the others.
+/// Admits a number of lines in each span of time, and counts the others.
 class LogLimit {
 public:
     constexpr LogLimit(unsigned lines, Duration span) : lines_max_(lines), span_(span) {}
@@ -24,9 +24,9 @@ public:
         return false;
     }
 
-    /// When somebody should be told of those that were held back.
+    /// When the count of lines held back should be reported.
     Instant due() const { return held_back_ == 0 ? kNever : due_; }
-    /// How many that are; they are told of by that.
+    /// That count; resets it.
     std::uint64_t take() { return std::exchange(held_back_, 0); }
 
 private:

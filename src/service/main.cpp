@@ -25,9 +25,9 @@ int main(int argc, char** argv) {
         return 2;
     }
     salus::service::set_log_level(options.log_level);
-    // It keeps no directory of its user's busy; its options are absolute by now.
+    // Do not keep a directory of the user busy. The paths in the options are absolute by now.
     if (::chdir("/") != 0) std::perror("salusd: /");
-    rlimit files{};  // three a client
+    rlimit files{};  // each client takes three
     if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         ::setrlimit(RLIMIT_NOFILE, &files);

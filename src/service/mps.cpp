@@ -33,17 +33,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "nvidia-cuda-mps-control";
 constexpr std::string_view kLongestSocket = "/control_privileged";
-/// Our own, since the daemon's is there only after a while: its number, and whether it has been told to quit.
+/// Our own file, because the daemon writes its own only after a while: its pid, and whether it was told to quit.
 constexpr std::string_view kPidFile = "daemon.pid";
 constexpr std::string_view kRuns = "runs", kQuits = "quits";
-/// Of the daemon; what else it makes are sockets and pipes.
+/// Files of the daemon. All else that it makes are sockets and pipes.
 constexpr std::array<std::string_view, 5> kFiles = {"control", "control_lock", "control_privileged", "log",
                                                     "nvidia-cuda-mps-control.pid"};
 constexpr Duration kLook = milliseconds(10);
 /// A killed service may hold its lock for a moment longer.
 constexpr Duration kDirectoryPatience = seconds(2);
 
-/// Made if need be, closed to others, and locked.
+/// Makes the directory if needed, closes it to others, and locks it.
 Result<os::Descriptor> take_directory(const std::string& path) {
     std::error_code error;
     fs::create_directories(fs::path(path).parent_path(), error);
@@ -57,7 +57,7 @@ Result<os::Descriptor> take_directory(const std::string& path) {
     return directory;
 }
 
-/// What a daemon makes, except for its logs.
+/// Removes what a daemon makes, except for its logs.
 void clear(const std::string& directory) {
     std::error_code error;
     std::vector<fs::path> made;
@@ -88,13 +88,13 @@ Predecessor find_predecessor(const std::string& logs, const std::string& pipes) 
     if (found.pid <= 0) return {};
     found.pidfd = os::open_pidfd(found.pid);
     found.quits = state == kQuits;
-    // The number may be another's by now; what the descriptor stands for cannot change any more.
+    // Another process may have this pid by now. What the pidfd refers to no longer changes, so check it.
     if (!found.pidfd || gone_within(found.pidfd.get(), Duration{}) || !os::was_started_with(found.pid, pipes_are(pipes)))
         return {};
     return found;
 }
 
-/// In a session of its own, so that what a terminal sends does not reach it; without the service's blocked signals.
+/// In a session of its own, so that a terminal's signals do not reach it, and without the service's blocked signals.
 Result<int> launch_apart(std::vector<std::string> command, const std::vector<std::string>& environment, int input,
                          int output) {
     return os::spawn({std::move(command), environment, input, output, os::Launch::Leads::kSession, /*fresh=*/true});
@@ -147,8 +147,8 @@ Result<std::unique_ptr<Mps>> Mps::prepare(const std::string& directory, const st
     return mps;
 }
 
-/// Where the directory's name is too long for a socket they are in /tmp, and a link in the directory leads there: also the
-/// service that comes after a killed one.
+/// If the directory's path is too long for a socket, the pipes are in /tmp. A link in the directory leads there, also for
+/// the service that follows a killed one.
 bool Mps::find_place_for_pipes() {
     if (logs_.size() + kLongestSocket.size() <= os::kSocketPathMax) return true;
     const std::string link = logs_ + "/pipes";
@@ -177,7 +177,7 @@ bool Mps::take_over(const std::string& gpu_uuid) {
     return true;
 }
 
-/// It may take a while to end, and would then remove the pipes of the next.
+/// Waits for its end, because at its end it would remove the pipes of the next daemon.
 void Mps::end_predecessor() const {
     const Predecessor found = find_predecessor(logs_, pipes_);
     if (!found.pidfd) return;
@@ -204,7 +204,7 @@ Result<bool> Mps::launch() {
     if (!child) return Error{child.error()};
     pid_ = child.value();
     write_pid(kRuns);
-    pidfd_ = os::open_pidfd(pid_);  // not reaped yet, so the number is still its own
+    pidfd_ = os::open_pidfd(pid_);  // not reaped yet, so the pid is still its own
     if (!pidfd_) return Error{std::string("pidfd_open: ") + std::strerror(errno)};
     return true;
 }
@@ -241,9 +241,10 @@ std::string Mps::why_gone() const {
 void Mps::stop() {
     std::error_code error;
     if (pid_ > 0) {
-        write_pid(kQuits);  // should we be killed meanwhile: the next is not to take it over
+        write_pid(kQuits);  // if we are killed meanwhile, the next service must not take it over
         if (!ends_when_asked()) {
-            // Its session, which has its server: a child's number is its own until it is reaped, any other's while it runs.
+            // Kill its session, which contains its server. The pid is surely its own: a child's until it is reaped, that of
+            // a daemon taken over while it runs.
             if (!taken_over_ || !is_gone()) ::kill(-pid_, SIGKILL);
             os::send_signal(pidfd_.get(), SIGKILL);
         }
@@ -266,7 +267,7 @@ void Mps::leave() {
     pidfd_.reset();
 }
 
-/// Then its server has ended, too. False if it is to be killed, or was.
+/// True: the daemon has ended, and its server, too. False: it must be killed, or was already gone.
 bool Mps::ends_when_asked() {
     if (!pidfd_ || is_gone()) return false;
     if (quits()) return true;
@@ -276,14 +277,14 @@ bool Mps::ends_when_asked() {
     return false;
 }
 
-/// The same program, without arguments, passes on commands.
+/// Tells the daemon to quit. The same program, without arguments, passes on commands.
 bool Mps::quits() {
-    if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;  // it never came up
+    if (::access((pipes_ + "/control").c_str(), F_OK) != 0) return false;  // it never started
     auto pipe = os::make_pipe();
     if (!pipe) return false;
     auto& [input, command] = *pipe;
     const os::Descriptor out = os::open_file(output(), os::Open::kAppend);
-    constexpr std::string_view quit = "quit\n";  // a pipe holds that much
+    constexpr std::string_view quit = "quit\n";  // fits into a pipe
     if (!out || !os::write_all(command.get(), quit)) return false;
     command.reset();
     const Result<int> messenger = launch_apart({program_}, environment_, input.get(), out.get());

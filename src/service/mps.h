@@ -1,4 +1,4 @@
-// NVIDIA's MPS, run by the service: through it, kernels of several processes run on the device at the same time.
+// NVIDIA's MPS, run by the service. It lets kernels of several processes run on the device at the same time.
 #pragma once
 
 #include <cstddef>
@@ -13,44 +13,44 @@
 
 namespace salus::service {
 
-/// Under MPS a fault of one client reaches all, so it is left off unless lanes are to run at once. Without CUDA there is
-/// none. `lanes_option`: as in Options, 0 leaves it to the policy.
+/// Under MPS, a fault of one client hits all clients. So MPS stays off unless several lanes are to run at once. Without CUDA
+/// there is no MPS. `lanes_option`: as in Options; 0 leaves the number to the policy.
 bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda);
 
 /// How long the daemon may take.
 struct MpsPatience {
     Duration start = seconds(5);
-    Duration quit = seconds(3);       ///< from "quit" to its end; then SIGTERM
-    Duration terminate = seconds(3);  ///< from SIGTERM to its end; then SIGKILL
+    Duration quit = seconds(3);       ///< from "quit" to its end; after that it gets SIGTERM
+    Duration terminate = seconds(3);  ///< from SIGTERM to its end; after that it gets SIGKILL
 };
 
-/// The control daemon; it starts a server when the first client comes. It outlives a service that is killed, as the jobs on
-/// it are to, and the next service takes it over.
+/// The control daemon, which starts a server when the first client connects. It outlives a killed service, so that the jobs
+/// that use it survive; the next service takes it over.
 class Mps {
 public:
-    static constexpr std::size_t kClientsMax = 48;  ///< of one MPS server, as NVIDIA has it
+    static constexpr std::size_t kClientsMax = 48;  ///< NVIDIA's limit for one MPS server
 
-    /// Returns when clients can connect. `directory` is made if need be, and is the service's alone: for pipes and logs. A
-    /// daemon that an earlier service has left in it is taken over, or, if it has another GPU, ended first.
+    /// Returns when clients can connect. `directory` is created if needed, holds pipes and logs, and is for this service
+    /// alone. A daemon that an earlier service left there is taken over, or, if it serves another GPU, ended first.
     static Result<std::unique_ptr<Mps>> start(const std::string& directory, const std::string& gpu_uuid,
                                               MpsPatience patience = {});
-    /// For a service that wants none: what an earlier one may have left for this GPU, or nothing. Jobs may be on it.
+    /// For a service that wants no MPS: the daemon that an earlier service left for this GPU, or nothing. Jobs may use it.
     static std::unique_ptr<Mps> find(const std::string& directory, const std::string& gpu_uuid, MpsPatience patience = {});
     ~Mps() { stop(); }
     Mps(const Mps&) = delete;
     Mps& operator=(const Mps&) = delete;
 
-    /// What clients put into CUDA_MPS_PIPE_DIRECTORY. Not the one given to start() if that was too long for a socket.
+    /// CUDA_MPS_PIPE_DIRECTORY for clients. Not the directory given to start() if that is too long for a socket.
     const std::string& directory() const { return pipes_; }
 
-    /// Readable when the daemon is gone; -1 after stop().
+    /// Becomes readable when the daemon ends; -1 after stop().
     int pidfd() const { return pidfd_.get(); }
     /// One line; empty while it runs.
     std::string why_gone() const;
 
-    /// Afterwards nothing of it runs; clients that are still connected lose the device. Logs and control.out stay.
+    /// Ends the daemon and its server; clients that are still connected lose the device. Logs and control.out stay.
     void stop();
-    /// It runs on, for clients that are still connected, and the next service takes it over.
+    /// Leaves the daemon running for clients that are still connected. The next service takes it over.
     void leave();
 
 private:
@@ -76,7 +76,7 @@ private:
     std::string program_;
     std::vector<std::string> environment_;
     int pid_ = -1;
-    bool taken_over_ = false;  ///< then it is no child of ours
+    bool taken_over_ = false;  ///< then it is not our child
     os::Descriptor pidfd_;
 };
 

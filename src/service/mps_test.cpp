@@ -1,4 +1,4 @@
-// Against a script in place of nvidia-cuda-mps-control, which behaves as the first line of each test says.
+// A script replaces nvidia-cuda-mps-control. The first line of each test says how it behaves.
 #include "service/mps.h"
 
 #include <poll.h>
@@ -41,8 +41,8 @@ TEST(WantsMps, FollowsTheTable) {
     }
 }
 
-/// As the real one: a daemon with -f, else one that passes on a command. It waits for them at `control`, with no process
-/// beside its own; the command that ended it is the last line of control.log.
+/// Like the real one: with -f a daemon, else it passes on a command. The daemon waits for commands at `control`, and starts
+/// no other process; the command that ended it is the last line of control.log.
 constexpr const char* kUsual = R"(
 if [ "$1" != -f ]; then
     read command
@@ -81,7 +81,7 @@ protected:
         fs::remove_all(root_);
     }
 
-    /// By a new file: one that runs goes on with its own.
+    /// Replaces the file, so that a running script continues with the old one.
     void program_is(const std::string& text) const {
         const std::string program = root_ + "/bin/nvidia-cuda-mps-control";
         std::ofstream(program + ".new") << text;
@@ -105,7 +105,7 @@ protected:
         std::ifstream(directory() + "/nvidia-cuda-mps-control.pid") >> pid;
         return pid;
     }
-    /// A process that starts it and is then killed, as a service may be. Returns a descriptor of the daemon.
+    /// Starts the daemon from a process that is then killed, as a service may be. Returns a descriptor of the daemon.
     os::Descriptor left_by_a_killed_service() const {
         const pid_t service = ::fork();
         if (service == 0) {
@@ -146,7 +146,7 @@ TEST_F(MpsTest, ComesUpAndQuits) {
     EXPECT_TRUE(readable(daemon.get()));
     EXPECT_EQ(mps->pidfd(), -1);
     EXPECT_EQ(mps->why_gone(), "MPS was stopped");
-    EXPECT_EQ(log(), "devices GPU-1234\nquit\n");  // by that, and no signal
+    EXPECT_EQ(log(), "devices GPU-1234\nquit\n");  // ended by "quit", not by a signal
     for (const char* name : {"control", "control_lock", "nvidia-cuda-mps-control.pid"}) EXPECT_FALSE(has(name)) << name;
     EXPECT_TRUE(started()) << "the directory is free while the old one is not destroyed yet";
 }
@@ -165,7 +165,7 @@ TEST_F(MpsTest, WhatIsLeftOfAnEarlierOneIsCleared) {
     fs::create_directories(directory());
     for (const char* name : {"control", "control_lock", "control.log", "notes"})
         std::ofstream(directory() + "/" + name) << "old\n";
-    std::ofstream(directory() + "/nvidia-cuda-mps-control.pid") << ::getpid();  // the number is somebody else's now
+    std::ofstream(directory() + "/nvidia-cuda-mps-control.pid") << ::getpid();  // another process has this pid now
     ASSERT_EQ(::mkfifo((directory() + "/log").c_str(), 0600), 0);
     ASSERT_TRUE(started());
     EXPECT_FALSE(has("log"));
@@ -247,7 +247,7 @@ TEST_F(MpsTest, OneThatDiesLaterIsNoticed) {
     EXPECT_FALSE(has("control"));
 }
 
-/// Longer than anything here takes, so that who waits it out is found out.
+/// Longer than anything here takes: a test that waited this long would fail.
 constexpr Duration kTooLong = seconds(30);
 
 TEST_F(MpsTest, OneThatDoesNotQuitIsTerminated) {

@@ -20,7 +20,7 @@
 namespace salus::service {
 namespace {
 
-/// Less is a forgotten unit.
+/// A smaller value means that the unit was forgotten.
 constexpr Bytes kCapacityMin = mebibytes(1);
 
 Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
@@ -30,7 +30,7 @@ Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
     return *size;
 }
 
-/// As for `salus`, but never the machine's, which has to be asked for.
+/// As for `salus`, but never the machine's socket, which must be given explicitly.
 std::string socket_by_default() {
     const char* named = std::getenv("SALUS_SOCKET");
     return named && *named ? os::absolute_path(named) : os::user_socket();
@@ -45,7 +45,7 @@ std::optional<MpsMode> mps_mode_from(const std::string& name) {
 
 }  // namespace
 
-/// CLI11's, which keeps in mind what it has read: so that what is wrong with it is told with the file's name.
+/// CLI11's reader, which also records the options that it has read, so that errors about them can name the file.
 class OptionsParser::FileReader : public CLI::ConfigTOML {
 public:
     explicit FileReader(const CLI::App& program) : program_(program) {}
@@ -64,7 +64,7 @@ public:
         return read;
     }
 
-    /// Empty: what the error is about was given on the command line, or not at all.
+    /// The file that the option in this error comes from. Empty: it was given on the command line, or not at all.
     std::string path_behind(const std::string& error) const {
         const bool any = std::any_of(effective_.begin(), effective_.end(), [&](const std::string& name) {
             const std::size_t at = error.find(name);
@@ -78,7 +78,7 @@ public:
 private:
     const CLI::App& program_;
     mutable std::string path_;
-    mutable std::set<std::string> effective_;  ///< what the command line does not give anew
+    mutable std::set<std::string> effective_;  ///< options from the file that the command line does not override
 };
 
 std::string OptionsParser::explain(const CLI::ParseError& error) const {

@@ -1,4 +1,4 @@
-// How the service is set up: the same names on the command line and in the TOML file.
+// The options of the service. They have the same names on the command line and in the TOML file.
 #pragma once
 
 #include <memory>
@@ -16,41 +16,41 @@ class ParseError;
 
 namespace salus::service {
 
-/// Whether jobs reach the device through NVIDIA's MPS. kAuto: if lanes are to run at once.
+/// Whether jobs use the device through NVIDIA's MPS. kAuto: if several lanes are to run at once.
 enum class MpsMode { kAuto, kOn, kOff };
 
 struct Options {
     std::string policy = "fair";
-    Bytes capacity;      ///< 0: what the device has
+    Bytes capacity;      ///< 0: the device's memory
     unsigned lanes = 0;  ///< 0: as many as the policy wants
     bool paging = true;
     std::string device = "auto";  ///< the GPU if there is one, else the host
     MpsMode mps = MpsMode::kAuto;
-    std::optional<Duration> min_turn;  ///< nothing: as the device needs
+    std::optional<Duration> min_turn;  ///< nothing: depends on the device
     std::string socket;                ///< empty: the user's
     std::string state;                 ///< directory for trace, logs and history; empty: the user's
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = milliseconds(300);
     unsigned connections_per_user = 1024;
-    bool all_users = false;  ///< others than the one it runs as may attach; each has lanes of their own
+    bool all_users = false;  ///< users other than the service's own may attach; each has lanes of their own
 };
 
-/// Of all users together: a flood must not cost the service its descriptors.
+/// For all users together: a flood must not use up the service's descriptors.
 inline constexpr unsigned kConnectionsMax = 4096;
 
-/// `filled` holds what was given, once the program has parsed its arguments and finish() has been called.
+/// Adds the options to a program. Call finish() once the program has parsed its arguments.
 class OptionsParser {
 public:
     explicit OptionsParser(CLI::App& program);
-    /// Throws CLI::ValidationError with one line if something given makes no sense.
+    /// Throws CLI::ValidationError with one line if a value makes no sense.
     Options finish() const;
-    /// What is wrong, in one line that names the file if it stands there.
+    /// What is wrong, in one line. Names the file if the value comes from there.
     std::string explain(const CLI::ParseError& error) const;
 
 private:
     class FileReader;
-    std::shared_ptr<const FileReader> file_;  ///< CLI11 has it, too
+    std::shared_ptr<const FileReader> file_;  ///< shared with CLI11
     Options plain_;
     std::string capacity_;
     std::string trace_limit_;
@@ -62,7 +62,7 @@ private:
     double rehome_after_s_ = 0.3;
 };
 
-/// Where a user's configuration is by default.
+/// The default path of a user's configuration.
 std::string default_configuration_file();
 
 }  // namespace salus::service

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All of it, so that nothing is forgotten when two are compared.
+/// All options, so that a comparison forgets none.
 std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
@@ -32,7 +32,7 @@ std::string shown(const Options& o) {
         o.rehome_after.ns, o.all_users, o.connections_per_user);
 }
 
-/// What was given, or why it makes no sense.
+/// The parsed options, or why they make no sense.
 struct Outcome {
     Options options;
     std::string error;
@@ -66,7 +66,7 @@ protected:
         CLI::App program("", "salusd");
         const OptionsParser parser(program);
         try {
-            std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+            std::reverse(arguments.begin(), arguments.end());  // CLI11 wants them in reverse
             program.parse(arguments);
             return {parser.finish(), ""};
         } catch (const CLI::ParseError& error) {
@@ -86,7 +86,7 @@ private:
     std::vector<std::pair<const char*, std::optional<std::string>>> saved_;
 };
 
-/// One value for each option, other than its default; as on the command line, and as in a TOML file.
+/// A value for each option that is not its default, as on the command line and as in a TOML file.
 struct Row {
     std::string name;
     std::string argument;

@@ -10,11 +10,11 @@
 namespace salus::service {
 namespace {
 
-/// A turn is so long that a switch costs a hundredth of it. A GPU runs dry before a switch and has to be filled again after,
-/// which takes the time of some launches: clients measure that, and the shell follows.
+/// A turn is so long that a switch costs a hundredth of it. A GPU runs out of work before a switch and needs new work after
+/// it, which takes the time of some launches. Clients measure that time, and the shell adapts.
 constexpr Duration kMinTurnOnHost = milliseconds(5);
-constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is known
-/// What a process on a GPU takes before it attaches, until one was seen. It grows as kernels are loaded.
+constexpr Duration kMinTurnOnGpu = milliseconds(100);  // until it is measured
+/// What a process on a GPU takes before it attaches, until one has been seen. It grows as kernels are loaded.
 constexpr Bytes kContextGuess = mebibytes(600);
 /// How long after an event the trace is written.
 constexpr Duration kFlushAfter = milliseconds(10);
@@ -22,7 +22,7 @@ constexpr Duration kFlushAfter = milliseconds(10);
 Bytes capacity_from(const Options& options, const device::LaneMemory& memory) {
     const Bytes there = memory.capacity();
     if (options.capacity == Bytes{}) return there;
-    // A machine's memory may be overdrawn, a GPU's may not.
+    // The host's memory may be overcommitted, a GPU's may not.
     if (memory.traits().is_host || options.capacity <= there) return options.capacity;
     log(LogLevel::kWarning, "the GPU has only {}; using that as the capacity instead of {}", format_bytes(there),
         format_bytes(options.capacity));

@@ -1,4 +1,4 @@
-// The shell's ports, as the machine has them: clock, processes and journal. Connections and memory are SharedDevice's.
+// The shell's ports on a real machine: clock, processes and journal. SharedDevice implements connections and memory.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ public:
     Duration cpu_time_of(int pid) const override;
 };
 
-/// Trace and roster of one device, in its directory, and the log.
+/// The trace and roster of one device, in its directory, and the log.
 class StateJournal final : public shell::Journal {
 public:
     StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header);
@@ -37,11 +37,12 @@ public:
     void log(LogLevel level, std::string_view line) override;
     void log_of_peer(LogLevel level, std::string_view line) override;
 
-    /// Nothing else to do just now. What happened is written in a pause: whoever was just woken may need this processor.
+    /// Called when there is nothing else to do. The trace is written only then, because a client that was just woken may
+    /// need this processor.
     void quiet(Instant now);
-    /// When quiet() has something to write.
+    /// When to call quiet() next.
     Instant due() const { return flush_at_; }
-    /// So much waits to be written that memory would fill.
+    /// Too much is waiting to be written.
     bool is_full() const { return trace_.pending() > kPendingMax; }
     TraceFile& trace() { return trace_; }
     const TraceFile& trace() const { return trace_; }
@@ -53,7 +54,7 @@ private:
     Instant flush_at_ = kNever;
 };
 
-/// How the shell is set up, by what its user wants and the device has.
+/// The shell's settings for these options and this device.
 shell::Settings settings_from(const Options& options, const device::LaneMemory& memory);
 
 }  // namespace salus::service

@@ -10,9 +10,9 @@ namespace salus::service {
 
 using shell::RosterEntry;
 
-/// The old roster stays whole until the new one is. False if it could not be written, which is logged.
+/// The old roster stays in place until the new one is complete. If it cannot be written, logs it and returns false.
 bool write_roster(const std::string& path, const std::vector<RosterEntry>& entries);
-/// Lines that make no sense are skipped: a roster only ever makes the service more careful.
+/// Skips lines that make no sense: a roster only makes the service more careful.
 std::vector<RosterEntry> read_roster(const std::string& path);
 
 }  // namespace salus::service

@@ -83,7 +83,7 @@ TEST_F(RosterTest, LinesThatMakeNoSenseAreSkipped) {
     EXPECT_EQ(read_roster(path_), expected);
 }
 
-// Sums of what was read must not wrap around: that would make the service less careful.
+// Sums of the figures read must not wrap around: that would make the service less careful.
 TEST_F(RosterTest, FiguresThatCannotBeAreSkipped) {
     write(
         "10 20 0 9223372036854775807 9223372036854775807\n"
@@ -139,7 +139,7 @@ TEST_F(RosterTest, AliveIsThatVeryProcess) {
     shell::ProcessId me = myself().process;
     ASSERT_NE(me.start_time, 0u);
     EXPECT_TRUE(processes.is_alive(me));
-    ++me.start_time;  // another one that had the same pid
+    ++me.start_time;  // an earlier process with the same pid
     EXPECT_FALSE(processes.is_alive(me));
 
     const pid_t child = ::fork();

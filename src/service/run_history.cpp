@@ -8,7 +8,7 @@
 namespace salus::service {
 namespace {
 
-/// Clients wait while the service waits for the file.
+/// Short, because all clients wait while the service waits for the file.
 constexpr Duration kPatience = milliseconds(50);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the service remembers of runs. Trouble with the file is logged, and costs no more than what would have been known.
+// The service's access to the history of runs. Errors of the file are logged; the service then runs without these figures.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,16 @@
 
 namespace salus::service {
 
-/// Of a job whose clients showed `a` and `b`: as long as the longest of them, as large as the largest.
+/// The figures of a job from those of its clients: as long as the longest client, as large as the largest.
 history::Figures whole_of(const history::Figures& a, const history::Figures& b);
 
 class RunHistory {
 public:
     explicit RunHistory(const std::string& state_directory);
 
-    /// What earlier runs showed; zeros: nothing is known.
+    /// Figures of earlier runs; zeros: nothing is known.
     history::Figures recall(unsigned uid, history::CommandKeys keys);
-    /// The run ends now.
+    /// Records a run that ends now.
     void record(history::Run run);
 
 private:

@@ -25,9 +25,9 @@
 namespace salus::service {
 namespace {
 
-/// Without a descriptor for the next connection, how long it is left to wait.
+/// How long a new connection waits if there is no descriptor for it.
 constexpr Duration kAcceptPause = milliseconds(500);
-/// A flood of messages from one must not keep it from the others.
+/// A flood of messages from one peer must not keep the service from the others.
 constexpr int kMessagesAtOnce = 16;
 
 sigset_t stop_signals() {
@@ -38,7 +38,7 @@ sigset_t stop_signals() {
     return stops;
 }
 
-/// Nothing if it could vanish under our feet.
+/// Null if the client could shrink the page under our mapping.
 std::shared_ptr<ControlPage> map_page(const os::Descriptor& file) {
     if (!os::has_lasting_size(file.get(), kControlPageSize)) return nullptr;
     void* at = ::mmap(nullptr, kControlPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -106,7 +106,7 @@ Server::~Server() {
 }
 
 Result<bool> Server::listen() {
-    // Whoever may connect is then judged by credentials. The directory is closed to others unless they are wanted.
+    // The directory stays closed to other users unless they are wanted. adopt() checks the credentials of each peer.
     const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
     if (made_directory_ && options_.all_users) ::chmod(directory.c_str(), 0755);
     Result<os::Descriptor> socket = os::listen_at(options_.socket, options_.all_users ? 0666 : 0600);
@@ -154,7 +154,7 @@ bool Server::watch_mps(DeviceId device, int pidfd) {
     return watch(pidfd, Watch::kMps, static_cast<std::uint32_t>(device), EPOLLIN);
 }
 
-/// Where the job is, or is now to be.
+/// The job's device; chooses one if it has none.
 SharedDevice& Server::device_for(Job& job) {
     if (!job.device) {
         std::vector<DeviceFacts> facts;
@@ -175,12 +175,12 @@ Server::ClientOn Server::find(const ClientHandle& handle) {
     return session ? ClientOn{&at(handle.device), session} : ClientOn{};
 }
 
-/// The client that attached over a connection, while it is there. Ids of clients are used again.
+/// The client that attached over a connection, if it still exists. Its id alone would not tell: ids of clients are reused.
 Server::ClientOn Server::client_of(const Connection& connection) {
     return connection.client.client == kNoClient ? ClientOn{} : client_with(connection.id);
 }
 
-/// The client that attached over this connection, which may be closed by now. Numbers of connections are not used again.
+/// The client that attached over this connection, which may be closed by now. Numbers of connections are not reused.
 Server::ClientOn Server::client_with(ConnectionId connection) {
     const auto known = attached_.find(connection);
     if (known == attached_.end()) return {};
@@ -250,12 +250,12 @@ void Server::step(Instant limit) {
     for (const auto& device : devices_) {
         if (device->journal().is_full()) device->journal().quiet(os::now());
     }
-    // Hand-overs first: somebody waits for them.
+    // Notifications first: somebody waits for hand-overs.
     for (const epoll_event& event : happened) {
         if (event.data.u64 >> 32 != static_cast<std::uint32_t>(Watch::kNotify)) continue;
         const ClientOn client = client_with(static_cast<std::uint32_t>(event.data.u64));
         if (!client) continue;
-        // Before the look at the word: a signal that comes later tells of something later.
+        // Discard signals before looking at the word: a later signal then means a later change.
         os::discard_signals(attached_.at(client.session->connection).notify.get());
         client.shell().notified(*client.session);
     }
@@ -293,7 +293,7 @@ void Server::accept_all() {
     }
 }
 
-/// A connection that cannot be accepted stays ready: to watch on would be to spin.
+/// A connection that cannot be accepted stays ready, so to keep watching the listener would be to spin.
 void Server::accept_failed(int why) {
     const bool none_left = why == EAGAIN;
     if (none_left && std::exchange(told_of_no_descriptors_, false)) {
@@ -401,7 +401,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
             refuse(connection, "this process is already attached");
             return false;
         }
-        before.shell().died(*before.session);  // who comes again has left its lane
+        before.shell().died(*before.session);  // a process that attaches again has left its lane
     }
     const auto turn_away = [&](const std::string& why) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, why);
@@ -420,7 +420,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
     session->past = job.past;
-    for (const auto& device : devices_) {  // its memory is there
+    for (const auto& device : devices_) {  // an orphan's memory is on this device
         if (device->shell().is_orphan(session->process)) job.device = device->id();
     }
     SharedDevice& device = device_for(job);
@@ -443,7 +443,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
     connection.job = job.id;
-    // After a restart of the service its clients may have been faster than `salus run`.
+    // After a restart of the service, clients may attach before their `salus run` does.
     for (const ClientOn& client : clients_of(job.id)) client.shell().expect(*client.session, job.past);
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
     SharedDevice& device = device_for(job);
@@ -470,7 +470,7 @@ bool Server::hurry(std::uint32_t job) {
     return true;
 }
 
-/// Clients of it may still be here: that their process has ended is not known yet, or they are its children's.
+/// The job may still have clients: we may not know yet that their process has ended, or they are children of the command.
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     const Job* known = jobs_.find(connection.job);
     if (!known || known->runner_connection != connection.id) return;
@@ -491,11 +491,11 @@ void Server::close(std::uint32_t id) {
     Job* job = jobs_.find(found->second.job);
     if (job && job->runner_connection == id) job->runner_pid = 0;
     connections_.erase(found);
-    if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // there is a descriptor
+    if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // a descriptor is free now
     drop_ended_jobs();
 }
 
-/// Clients that the shell let go by itself leave an empty connection behind.
+/// Removes the connections of clients whose sessions the shell has ended.
 void Server::close_without_session() {
     std::erase_if(connections_,
                   [&](const auto& entry) { return entry.second.client.client != kNoClient && !client_of(entry.second); });

@@ -1,4 +1,4 @@
-// The service: one epoll loop over connections, clients' signals and the ends of their processes, for all its devices.
+// The service: one epoll loop over connections, clients' notifications and the ends of their processes, for all its devices.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ using shell::Shell;
 
 class Server : private ServerLink {
 public:
-    /// Takes the locks, reads the roster, listens. An error if another service has one of them or the socket cannot be made.
+    /// Takes the locks, reads the roster, listens. Fails if another service has a lock or the socket cannot be made.
     static Result<std::unique_ptr<Server>> open(const Options& options);
     /// The same, with devices of the caller's choice.
     using Devices = std::vector<std::unique_ptr<device::LaneMemory>>;
@@ -38,13 +38,13 @@ public:
     /// Blocks the signals that end run(), so that run() can read them. Call it before open(): the CUDA driver starts threads
     /// there, and one of them would take the signal and end the process.
     static void block_signals();
-    /// Until stop() or a signal.
+    /// Runs until stop() or a signal.
     void run();
-    /// One round: waits for something to happen, at most until `limit`, and deals with all of it.
+    /// One round: waits for events, at most until `limit`, and handles them.
     void step(Instant limit);
     void stop() { stopping_ = true; }
 
-    /// Takes this socket for a new connection.
+    /// Adds this socket as a new connection.
     void adopt(os::Descriptor socket);
 
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
@@ -56,15 +56,15 @@ private:
         os::Descriptor socket;
         os::Peer peer;
         ClientHandle client;    ///< if it attached
-        std::uint32_t job = 0;  ///< of a runner
+        std::uint32_t job = 0;  ///< if it is a runner's
     };
 
-    /// A client that attached. It is kept until its session ends, even if its connection is closed before.
+    /// The descriptors of an attached client. They are kept until its session ends, even if its connection is closed before.
     struct Attached {
         ClientHandle client;
         os::Descriptor pidfd;
         os::Descriptor notify;
-        int epoll = -1;  ///< where `notify` is watched: closing our copy of it would not end that
+        int epoll = -1;  ///< where `notify` is watched. Closing our copy of `notify` does not end the watch
 
         Attached() = default;
         Attached(Attached&&) = default;
@@ -72,7 +72,7 @@ private:
         ~Attached();
     };
 
-    /// A client's session and the device it is on; or no client, and both are null.
+    /// A client's session and its device; both null: no client.
     struct ClientOn {
         SharedDevice* device = nullptr;
         Session* session = nullptr;
@@ -121,7 +121,7 @@ private:
     void tell_long_waits();
     struct Reply {
         bool ok = true;
-        std::string text = "{}";  ///< JSON, or one line of why not
+        std::string text = "{}";  ///< JSON, or one line that says why not
     };
     Reply command(const os::Peer& peer, const wire::Command& command);
     Reply obey(const os::Peer& peer, const wire::AskStatus&);
@@ -138,8 +138,8 @@ private:
     ServiceStatus service_status(Instant at) const;
 
     Options options_;
-    os::Descriptor lock_;        ///< of the socket
-    os::Descriptor state_lock_;  ///< of the directory
+    os::Descriptor lock_;        ///< on the socket
+    os::Descriptor state_lock_;  ///< on the state directory
     RunHistory history_;
     os::Descriptor epoll_;
     os::Descriptor listener_;
@@ -150,11 +150,11 @@ private:
     std::vector<std::unique_ptr<SharedDevice>> devices_;  ///< by DeviceId; at least one
     std::uint32_t next_connection_ = 1;
     Instant started_;
-    Instant long_wait_at_ = kNever;     ///< when a runner is to be told that its job waits
-    Instant accept_again_at_ = kNever;  ///< there was no descriptor for a connection
+    Instant long_wait_at_ = kNever;     ///< when to tell a runner that its job waits
+    Instant accept_again_at_ = kNever;  ///< set if there was no descriptor for a connection
     bool told_of_no_descriptors_ = false;
     bool stopping_ = false;
-    bool made_directory_ = false;  ///< of the socket, and so may open it to others
+    bool made_directory_ = false;  ///< we made the socket's directory, and so may open it to others
 };
 
 }  // namespace salus::service

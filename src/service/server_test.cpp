@@ -1,4 +1,4 @@
-// The service in this process, and clients that need not behave: tests/fuzz_service.cpp does the same at random.
+// The service in this process, with clients that may break the protocol. tests/fuzz_service.cpp does the same at random.
 #include "service/server.h"
 
 #include <dirent.h>
@@ -61,7 +61,7 @@ protected:
         server_->adopt(std::move(connected.theirs));
         return std::make_unique<RawClient>(std::move(connected.ours));
     }
-    /// A client that attached; nothing if it was not let in.
+    /// An attached client; null if the service refused it.
     std::unique_ptr<RawClient> attach(Connected connected = connected_pair(), const wire::Attach& attach = {}) {
         auto client = connect(std::move(connected));
         EXPECT_TRUE(client->attach(attach));
@@ -74,7 +74,7 @@ protected:
         if (received.kind != wire::Received::Kind::kMessage || !std::holds_alternative<T>(received.message)) return {};
         return std::get<T>(received.message);
     }
-    /// What a command line is answered.
+    /// The service's answer to a command.
     std::optional<std::string> answer(const wire::Command& command) {
         auto client = connect();
         EXPECT_TRUE(client->say(wire::message_of(command)));
@@ -97,7 +97,7 @@ private:
     CheckHandler check_handler_;
 };
 
-/// A service that shares two devices of the host, and clients in processes of their own.
+/// A service that shares two host devices, with clients in processes of their own.
 class SeveralDevicesTest : public ServerTest {
 protected:
     SeveralDevicesTest() { open(); }
@@ -116,7 +116,7 @@ protected:
     std::unique_ptr<RawClient> attach_from(IdleProcess& process, const wire::Attach& wanted = {}) {
         return attach(process.connect(), wanted);
     }
-    /// It wants to run; whether it may.
+    /// The client asks to run. True if it gets a grant.
     bool runs(RawClient& client) {
         client.change_word([](const control::Word& word) { return control::begin(word).next; });
         step();
@@ -237,7 +237,7 @@ TEST_F(ServerTest, WhatAClientWantsAndWhatItMayHaveAreTwoWords) {
     ASSERT_TRUE(client);
     ControlPage& page = client->page();
     EXPECT_EQ(page.wanted_persistent, 0u) << "the service writes no wish of a client";
-    page.wanted_persistent = std::uint64_t{5} << 20;  // it has learned more since, and has not said so yet
+    page.wanted_persistent = std::uint64_t{5} << 20;  // it has learned more since, but not reported it yet
     client->change_word([](control::Word word) { return control::begin(word).next; });
     step();
     while (!std::holds_alternative<wire::MapLane>(client->hear().message)) {}
@@ -250,7 +250,7 @@ TEST_F(ServerTest, WhatAClientWantsAndWhatItMayHaveAreTwoWords) {
     EXPECT_EQ(page.wanted_ephemeral, 0u);
 }
 
-// What a client is called may be any bytes that are no control characters; who asks for the status gets it all the same.
+// A client's name may be any bytes except control characters. The status must still be delivered.
 TEST_F(ServerTest, NamesThatAreNoUtf8AreShownSomehow) {
     const std::string cut = std::string(62, 'x') + "\xc3\xa9";  // Text<64> cuts it within a character
     for (const std::string& name : {std::string("\xff\xfe"), cut}) {
@@ -310,7 +310,7 @@ protected:
         job_ = running ? running->job : 0;
         return runner;
     }
-    /// A client of the last job, that did so much before it was attached.
+    /// A client of the last job, which completed iterations before it attached.
     std::unique_ptr<RawClient> attach_to_job(std::uint64_t iterations_before = 0, std::uint64_t iterations_total = 0) {
         auto client = connect();
         client->page().iterations = iterations_before;
@@ -403,7 +403,7 @@ TEST_F(RunHistoryTest, OnlyRunsThatAreSaidToHaveEndedAreRemembered) {
         step();
     }
     run_to_end(3, 4, 500, /*status=*/1);
-    run_to_end(0, 0, 500);  // of an older version, that gives no keys
+    run_to_end(0, 0, 500);  // by an older version, which sends no keys
     for (const std::uint64_t command : {1u, 3u, 0u}) {
         const auto runner = announce(0, command, command + 1);
         const auto client = attach_to_job();
@@ -441,7 +441,7 @@ TEST_F(RunHistoryTest, ThatAJobHasEndedIsForItsRunnerToSay) {
     EXPECT_TRUE(heard<wire::Sorry>(*stranger));
 }
 
-// Who leaves with figures that cannot be is gone all the same: its number is free for the next.
+// A client that leaves with impossible figures is removed all the same: its number is free for the next.
 TEST_F(ServerTest, WhoLeavesWithNonsenseOnItsPageIsGone) {
     for (const std::uint64_t iterations : {std::uint64_t{1}, std::uint64_t{1} << 60, ~std::uint64_t{0}}) {
         auto client = connect();
@@ -461,17 +461,17 @@ TEST_F(ServerTest, WhoLeavesWithNonsenseOnItsPageIsGone) {
     }
 }
 
-// What a client did wrong is what one wants to replay.
+// A client's mistakes are what one wants to replay.
 TEST_F(ServerTest, ATraceWithNonsenseInItReplays) {
     auto client = connect();
     client->page().iterations = 2;
     client->attach();
     step();
-    client->page().iterations = 1;  // fewer than none since then
+    client->page().iterations = 1;  // a negative number since then
     client->say(wire::Leave{});
     step();
     const std::string path = server_->devices().front()->journal().trace().current_path();
-    server_.reset();  // all is written down by then
+    server_.reset();  // writes the whole trace
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
     EXPECT_NE(text.str().find("leave client=0 iterations="), std::string::npos);
@@ -497,8 +497,8 @@ TEST_F(ServerTest, TimesOnThePageMayBeAnything) {
     EXPECT_TRUE(attach());
 }
 
-// A share that is next to nothing is an impossible figure: time divided by it would be infinite, and no policy can rank
-// that. One client must not cost all the others their policy.
+// A weight next to nothing is refused: time divided by it would be infinite, and no policy can rank that. One client must
+// not cost all others their policy.
 TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     for (const double weight : {5e-324, 1e-300, 1e-100}) {
         wire::Attach light;
@@ -518,7 +518,7 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 0.01);
 }
 
-/// SIGTERM waits until it is asked for; the runner of a job in these tests is this process.
+/// In these tests, this process is the job's runner. It blocks SIGTERM, and told() takes it.
 class KillTest : public RunHistoryTest {
 protected:
     KillTest() {
@@ -527,13 +527,13 @@ protected:
         ::sigprocmask(SIG_BLOCK, &only_, &before_);
     }
     ~KillTest() override { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-    /// Nothing: it was not sent.
+    /// The SIGTERM that was sent to us, if any.
     std::optional<siginfo_t> told() {
         const timespec at_once{};
         siginfo_t info{};
         return ::sigtimedwait(&only_, &info, &at_once) == SIGTERM ? std::optional(info) : std::nullopt;
     }
-    /// 0: none has.
+    /// The signal that ended the child; 0: none.
     int ended_by() {
         int status = 0;
         for (int i = 0; i < 500 && ::waitpid(child_.pid(), &status, WNOHANG) == 0; ++i) ::usleep(10'000);
@@ -575,7 +575,7 @@ TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
     EXPECT_EQ(ended_by(), SIGKILL);
 }
 
-// A process that left and ended, and one that attached meanwhile and was given its number, all in one round of the loop.
+// In one round of the loop, one process leaves and ends, and another attaches and gets its number.
 TEST_F(ServerTest, TheEndOfAProcessThatLeftIsNotTheNextOnes) {
     IdleProcess process;
     auto first = attach(process.connect());

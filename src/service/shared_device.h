@@ -1,5 +1,5 @@
-// One device that jobs share, and all that the service keeps for it: its memory, its shell (and in that its engine), its
-// trace and roster, and its MPS. A service has a list of these.
+// One device that jobs share, with everything that the service keeps for it: memory, shell (which contains the engine),
+// trace, roster and MPS. A service has a list of these.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@
 
 namespace salus::service {
 
-/// What a device needs of the server: its sockets, and its loop.
+/// What a device needs from the server: its sockets and its loop.
 class ServerLink {
 public:
     virtual ~ServerLink() = default;
     using Sent = shell::Connections::Sent;
     virtual Sent send(shell::ConnectionId to, const wire::Message& message, std::span<const int> descriptors) = 0;
     virtual void hang_up(shell::ConnectionId connection) = 0;
-    /// Calls SharedDevice::mps_is_gone() when this becomes readable. False, with errno: it cannot.
+    /// Calls SharedDevice::mps_is_gone() when `pidfd` becomes readable. False, with errno, if it cannot be watched.
     virtual bool watch_mps(DeviceId device, int pidfd) = 0;
 };
 
@@ -44,7 +44,7 @@ public:
 
     // ---- MPS ----
     /// Starts MPS if the policy and --mps want it. Returns one line for the person who chose the policy, or nothing.
-    /// `unserved`: how many jobs run without it.
+    /// `unserved`: the number of jobs that run without MPS.
     std::string offer_mps(MpsPatience patience, std::size_t unserved);
     void find_mps_of_earlier_service();
     /// The daemon has ended. Jobs that use it lose the device; new jobs run without it.
@@ -88,12 +88,12 @@ private:
     KernelProcesses processes_;
     StateJournal journal_;
     shell::Shell shell_;
-    std::unique_ptr<Mps> mps_;  ///< none: it was never wanted, or failed
+    std::unique_ptr<Mps> mps_;  ///< none: it was never wanted, failed, or has ended
     bool offers_mps_ = false;   ///< to new jobs
 };
 
-/// The devices that a service shares: the GPU, if there is one whose memory can be shared, else the host; or what was asked
-/// for. An error, in a line, if there is no such device.
+/// The devices that a service shares. "auto": the GPU if there is one whose memory can be shared, else the host. An error,
+/// in one line, if the wanted device does not exist.
 Result<std::vector<std::unique_ptr<device::LaneMemory>>> open_devices(const std::string& wanted);
 
 }  // namespace salus::service

@@ -17,8 +17,8 @@
 namespace salus::service {
 namespace {
 
-/// A service that was killed may hold its lock for a moment after its connections have closed; one that is alive listens, or
-/// will when its device has started.
+/// A killed service may hold its lock for a moment after its connections have closed. A live one listens, or will once its
+/// device has started.
 constexpr Duration kLockPatience = seconds(10);
 
 }  // namespace

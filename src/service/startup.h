@@ -1,5 +1,4 @@
-// What a service makes sure of before it starts: that its files are its own, that it is the only one, and that it has a
-// device.
+// The checks before a service starts: its files are its own, and it is the only service.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +12,18 @@
 
 namespace salus::service {
 
-/// What an earlier service wrote is read back: roster, history, trace. Nothing: it can be.
+/// Why the files of an earlier service (roster, history, trace) must not be read; nothing if they may.
 std::optional<std::string> why_distrusted_in(const std::string& directory);
 
-/// Where a device keeps its files: the state directory for the first, a directory in it for each of the others.
+/// The directory for a device's files: the state directory for the first device, a directory in it for each other.
 std::string directory_of(const Options& options, DeviceId device);
-/// Makes those that are missing.
+/// Makes the missing directories of devices.
 Result<bool> make_directories(const Options& options, std::size_t devices);
 
-/// The lock of the socket, to be held while the service runs.
+/// Takes the socket's lock, which must be held while the service runs.
 Result<os::Descriptor> lock_socket(const std::string& socket);
-/// The same for the state directory: trace, roster and history have one writer. The lock holds the path of its socket.
+/// The same for the state directory: trace, roster and history must have one writer. The lock file holds the path of the
+/// socket.
 Result<os::Descriptor> lock_state(const Options& options);
 
 }  // namespace salus::service

@@ -37,7 +37,7 @@ void TraceFile::flush() {
     if (pending_.empty()) return;
     std::string text;
     std::string piece;
-    // What does not fit any more begins the next file, however much there is.
+    // An event that no longer fits begins the next file, however much is pending.
     const auto put = [&] {
         if (written_.count + static_cast<std::int64_t>(text.size() + piece.size()) > limit_.count / 2) {
             write(text);

@@ -1,7 +1,7 @@
-// The trace on disk: every event and decision, within a bound.
+// The trace on disk: every event and decision, in limited space.
 //
-// Two files, each up to half the limit: when `current` is full it becomes `previous`. So the latest part is always there;
-// the whole, from the first event on, as long as it fits. Replay needs the whole: then the first line kept is a header.
+// There are two files of up to half the limit each. When `current` is full, it becomes `previous`. So the latest part is
+// always there, and the whole trace as long as it fits. Replay needs the whole trace, whose first line is a header.
 #pragma once
 
 #include <span>
@@ -17,15 +17,15 @@ namespace salus::service {
 
 class TraceFile {
 public:
-    /// Starts a new trace in this directory. If that fails, or a write fails later, recording stops and says so once.
+    /// Starts a new trace in this directory. If this or a later write fails, recording stops, which is logged once.
     TraceFile(std::string directory, Bytes limit, const std::string& header);
     ~TraceFile() { flush(); }
 
-    /// Only remembers: turning it into text can wait until nobody else does.
+    /// Only stores the record. flush() turns it into text, when nobody waits for the service.
     void record(const Event& event, Instant at, std::span<const Action> actions);
-    /// A name for a client, for whoever reads the trace.
+    /// Adds a client's name for the reader of the trace.
     void name_client(ClientId client, std::uint32_t job, std::string_view name);
-    /// Writes what was remembered.
+    /// Writes the stored records.
     void flush();
     std::size_t pending() const { return pending_.size(); }
     bool has_pending() const { return !pending_.empty(); }

@@ -37,7 +37,7 @@ std::size_t lines_of(std::string_view text, std::string_view with) {
     return count;
 }
 
-/// An engine whose every event goes into a trace: two clients that take turns.
+/// An engine with two clients that take turns. Every event goes into a trace.
 class Recorded {
 public:
     explicit Recorded(const std::string& directory, Bytes limit)
@@ -62,7 +62,7 @@ public:
         if (client->lane == kNoLane) return;
         feed(event::Acknowledge{id, client->lane, engine_.lanes().find(client->lane)->mapping(id)->version});
     }
-    /// Whoever has the turn comes to a boundary.
+    /// The client that has the turn comes to a boundary.
     void take_turns(int count) {
         for (int i = 0; i < count; ++i) {
             for (const Client* client : engine_.clients()) {
@@ -147,7 +147,7 @@ TEST_F(TraceFileTest, WhileItIsWholeItReplaysToTheSameDecisions) {
         recorded.take_turns(3);
         events = recorded.events;
         EXPECT_GT(events, 500u);
-    }  // the last of it is written at the end
+    }  // the destructor writes the rest
     EXPECT_FALSE(fs::exists(previous_));
     const auto replay = replay_trace(contents(current_), find_policy, fallback_policy());
     ASSERT_TRUE(replay.ok()) << replay.error();
@@ -177,7 +177,7 @@ TEST_F(TraceFileTest, StaysWithinItsBoundAndKeepsTheLatest) {
     }
     EXPECT_GT(rotations, 3u);
     EXPECT_TRUE(recorded.trace.recording());
-    // The two files follow each other, each from a whole event on, and the last event is there.
+    // One file continues the other, each begins with a whole event, and the last event is there.
     const std::string both = contents(previous_) + contents(current_);
     EXPECT_GT(static_cast<std::int64_t>(contents(previous_).size()), kLimit.count / 2 - 1024);
     EXPECT_TRUE(contents(previous_).starts_with("@"));
@@ -195,7 +195,7 @@ TEST_F(TraceFileTest, StaysWithinItsBoundAndKeepsTheLatest) {
     EXPECT_EQ(last, static_cast<std::int64_t>(recorded.events) * 1'000'000);
 }
 
-// Much may happen before there is time to write it.
+// Many events may happen before there is time to write them.
 TEST_F(TraceFileTest, StaysWithinItsBoundHoweverMuchIsFlushedAtOnce) {
     constexpr Bytes kLimit{32 * 1024};
     Recorded recorded(directory_, kLimit);
@@ -265,7 +265,7 @@ TEST_F(TraceFileTest, WhenItCannotRotateRecordingStopsAndThatIsSaidOnce) {
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "said: " << said;
 }
 
-/// Returns 0 if, on a disk that takes `room` bytes a file, recording stops and everything else goes on.
+/// Returns 0 if recording stops on a disk with room for `room` bytes per file, and everything else goes on.
 int record_on_full_disk(const std::string& directory, std::int64_t room) {
     ::signal(SIGXFSZ, SIG_IGN);  // then a write beyond the limit is an error
     const rlimit limit{static_cast<rlim_t>(room), static_cast<rlim_t>(room)};
@@ -288,7 +288,7 @@ TEST_F(TraceFileTest, OnAFullDiskRecordingStopsAndThatIsSaidOnce) {
         const pid_t child = ::fork();
         ASSERT_GE(child, 0);
         if (child == 0) {
-            // Standard error is not to be a file that is full, too.
+            // Standard error must not be a file: it could be full, too.
             int ends[2];
             if (::pipe(ends) != 0) ::_exit(9);
             ::dup2(ends[1], STDERR_FILENO);
@@ -304,7 +304,7 @@ TEST_F(TraceFileTest, OnAFullDiskRecordingStopsAndThatIsSaidOnce) {
         EXPECT_EQ(WEXITSTATUS(status), 0) << "room for " << room << " bytes";
         EXPECT_EQ(static_cast<std::int64_t>(fs::file_size(current_)), room);
         if (room < 1000) continue;
-        // What was written until then can be read.
+        // The part that was written is readable.
         const std::string text = contents(current_);
         const auto replay = replay_trace(text.substr(0, text.rfind("\n@") + 1), find_policy, fallback_policy());
         ASSERT_TRUE(replay.ok()) << replay.error();

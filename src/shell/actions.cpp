@@ -1,4 +1,4 @@
-// Actions out: what the engine decided becomes control words, messages and lane memory.
+// Actions out: turns the engine's decisions into control words, messages and lane memory.
 
 #include <algorithm>
 #include <utility>
@@ -9,10 +9,10 @@
 namespace salus::shell {
 namespace {
 
-/// Whoever has the memory that a lane lacks may be about to let go of it.
+/// If the device lacks memory for a lane, others may be about to release theirs.
 constexpr Duration kMapAgainAfter = milliseconds(50);
 
-/// Applies `step` (word -> something with .next) until it sticks.
+/// Applies `step` (word -> something with .next) to the word, and again if the word has changed meanwhile.
 template <typename Step>
 auto change(ControlPage& page, const Step& step) {
     std::uint64_t seen = page.word.load(std::memory_order_acquire);
@@ -47,7 +47,7 @@ void Shell::perform(const action::Start& a) {
 void Shell::perform(const action::Grant& a) {
     Session* session = find(a.client);
     if (!session) return;
-    if (a.lane != kNoLane) allow(*session, engine_.find(a.client)->facts.persistent);  // else Room came before it
+    if (a.lane != kNoLane) allow(*session, engine_.find(a.client)->facts.persistent);  // else Room has set it before
     struct Granted {
         control::Word next;
         bool done;
@@ -56,7 +56,7 @@ void Shell::perform(const action::Grant& a) {
         const auto next = control::grant(word);
         return next ? Granted{*next, true} : Granted{word, false};
     });
-    if (!step.done) {  // it waited when the engine was told so; only a client that writes nonsense does not any more
+    if (!step.done) {  // it was waiting, and only a client that writes nonsense stops waiting without a grant
         complain(*session, "its control word is invalid");
         return disconnected(*session);
     }
@@ -68,8 +68,8 @@ void Shell::perform(const action::Grant& a) {
     session->busy_told_ns = session->page->busy_ns.load(std::memory_order_relaxed);
 }
 
-/// Only once everything decided together stands in the words: who is woken may run at once, on our processor, and would not
-/// see a yield that comes after.
+/// Wakes clients only once all words that were decided together are written. A woken client may run at once, on our
+/// processor, and would not see a later yield.
 void Shell::wake_granted() {
     for (const ClientId id : to_wake_) {
         if (Session* session = find(id)) ports_.connections.wake(*session->page);
@@ -77,7 +77,7 @@ void Shell::wake_granted() {
     to_wake_.clear();
 }
 
-/// Yield and Revoke are one to the word: what is done depends on what the client is doing at this very moment.
+/// Performs Yield and Revoke alike: what happens depends on the state of the client's word at this moment.
 void Shell::take_back(ClientId id) {
     Session* session = find(id);
     if (!session) return;
@@ -89,14 +89,14 @@ void Shell::take_back(ClientId id) {
         case control::TakeBack::Outcome::kHelperDrains: return send(id, wire::Revoke{});
         case control::TakeBack::Outcome::kAtBoundary: break;
     }
-    // The engine took it for idle, and it has begun anew meanwhile.
+    // The engine thinks that the client is idle, but it has begun an iteration meanwhile.
     if (const Client* client = engine_.find(id); client && client->turn() == Turn::kHoldingIdle) feed(event::Want{id});
 }
 
 void Shell::perform(const action::AssignLane& a) {
     Session* session = find(a.client);
     if (!session) return;
-    // What it has of the lane may be in the way of what it is to have.
+    // If it still has old pieces of this lane, it must release them first.
     if (session->pieces_of == a.lane) send(a.client, wire::LanePieces{static_cast<std::uint32_t>(a.lane), 0});
     session->pieces_of = kNoLane;
     session->unmapped.reset();
@@ -108,11 +108,11 @@ void Shell::perform(const action::ResizeLane& a) {
     if (!session) return;
     session->unmapped.reset();
     if (!map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)})) {
-        deny_need(*session);  // whoever waits for it, with the room it was given, must not wait for ever
+        deny_need(*session);  // a thread that was given room waits for this lane, and must not wait forever
     }
 }
 
-/// False: others have taken what the device still had. It is tried again now and then.
+/// False: others have taken the device's memory. map_again() tries again.
 bool Shell::map_lane(Session& session, const wire::MapLane& message) {
     const Result<bool> sent = send_pieces(session.id, LaneId{message.lane}, Bytes{static_cast<std::int64_t>(message.size)});
     if (sent) {
@@ -130,7 +130,7 @@ void Shell::map_again(Session& session) {
     const wire::MapLane message = *session.unmapped;
     const Lane* lane = engine_.lanes().find(LaneId{message.lane});
     const Mapping* mapping = lane ? lane->mapping(session.id) : nullptr;
-    // It may have left the lane, or be about to hear of another size.
+    // The client may have left the lane, or is about to get another size.
     if (!mapping || mapping->version != message.version) return session.unmapped.reset();
     if (!map_lane(session, message) && session.asks) deny_need(session);
 }
@@ -145,7 +145,7 @@ void Shell::deny_need(Session& session) {
     if (const std::uint64_t number = std::exchange(session.need, 0)) send(session.id, wire::NeedAnswer{number, 0, 0});
 }
 
-/// The lane is this large, and the client has what it needs to map it.
+/// Makes the lane at least this large, and sends the client the pieces that it needs to map it.
 Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     const Result<bool> provided = memory_.provide(lane, size);
     if (!provided) return provided;
@@ -155,7 +155,7 @@ Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
     const bool is_new = std::exchange(session->pieces_of, lane) != lane;
     if (is_new) session->pieces = 0;
     const std::size_t wanted = memory_.pieces_for(size);
-    for (bool first = is_new; first || session->pieces < wanted; first = false) {  // of a lane without memory it hears, too
+    for (bool first = is_new; first || session->pieces < wanted; first = false) {  // also sent for a lane without memory
         const std::size_t end = std::min(wanted, session->pieces + wire::kDescriptorsMax);
         if (session->disconnected) break;
         const Result<Connections::Sent> outcome =
@@ -164,7 +164,7 @@ Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
         sent(*session, outcome.value());
         session->pieces = end;
     }
-    session->pieces = wanted;  // it gives up what lies beyond
+    session->pieces = wanted;  // the client releases the pieces beyond
     return true;
 }
 
@@ -173,7 +173,7 @@ void Shell::perform(const action::CloseLane& a) {
     send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
 }
 
-/// The private memory that it may use from its next grant on, which publishes it.
+/// Sets the private memory that the client may use from its next grant on; the grant publishes it.
 Bytes Shell::allow(Session& session, Bytes persistent) {
     const Bytes allowed = std::max(persistent - session.overhead, Bytes{});
     session.page->allowed_private.store(static_cast<std::uint64_t>(allowed.count), std::memory_order_relaxed);
@@ -221,9 +221,9 @@ void Shell::perform(const action::Admit& a) {
         index_of(a.lane));
 }
 
-/// Memory that no client has mapped any more goes back to the machine.
+/// Returns lane memory that no client has mapped any more to the machine.
 void Shell::tidy_lanes() {
-    // Of equal size may be one that was closed and one that was opened: sums tell nothing.
+    // Look at each lane: if one lane was closed and another opened, their sum may be unchanged.
     for (auto lane = lanes_.begin(); lane != lanes_.end();) {
         const Lane* known = engine_.lanes().find(lane->first);
         if (!known) {

@@ -31,64 +31,64 @@ public:
     virtual Instant now() const = 0;
 };
 
-/// Numbers of connections are not used again.
+/// Numbers of connections are never reused.
 using ConnectionId = std::uint32_t;
 
-/// The ways to clients.
+/// Sends to clients.
 class Connections {
 public:
     virtual ~Connections() = default;
     enum class Sent : std::uint8_t { kYes, kFull, kGone };
-    /// Without waiting. kFull: the client does not read.
+    /// Does not wait. kFull: the client does not read.
     virtual Sent send(ConnectionId to, const wire::Message& message) = 0;
-    /// LanePieces, with the descriptors of pieces [first, end) of the lane.
+    /// Sends LanePieces with the descriptors of pieces [first, end) of the lane.
     virtual Result<Sent> send_pieces(ConnectionId to, LaneId lane, std::size_t first, std::size_t end) = 0;
     virtual void hang_up(ConnectionId connection) = 0;
-    /// Threads that wait on the word look at it again.
+    /// Wakes the threads that wait on the word.
     virtual void wake(ControlPage& page) = 0;
 };
 
-/// The memory of the device: the lanes', and what it says of its users.
+/// The device's memory: the lanes, and what the device reports about its users.
 class DeviceMemory {
 public:
     virtual ~DeviceMemory() = default;
     virtual std::string_view name() const = 0;
-    /// Which one of its kind: a GPU's UUID.
+    /// A GPU's UUID.
     virtual std::string identity() const = 0;
     virtual Bytes capacity() const = 0;
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
-    /// Its memory comes in pieces: so many for a lane of this size.
+    /// The number of pieces of memory in a lane of this size.
     virtual std::size_t pieces_for(Bytes size) const = 0;
-    /// Nobody needs what lies beyond `size` any more.
+    /// Nobody needs the lane's memory beyond `size` any more.
     virtual void trim(LaneId lane, Bytes size) = 0;
     virtual void release(LaneId lane) = 0;
-    /// Work of a process that is gone may still go on in the lane: it gets other memory. False if that cannot be.
+    /// Gives the lane other memory, because work of a dead process may still go on in the old. False if not possible.
     virtual bool renew(LaneId lane) = 0;
     /// Whether a process still has lane memory mapped. True if nobody can tell.
     virtual bool is_mapped_in(int pid) const = 0;
 
     struct Usage {
-        Bytes others;                  ///< used by processes that are not in `clients`, and not by lanes
-        std::map<int, Bytes> clients;  ///< by pid; lanes aside
+        Bytes others;                  ///< used by processes that are not in `clients`, without lanes
+        std::map<int, Bytes> clients;  ///< by pid, without lanes
     };
-    /// Nothing, for a device whose clients say all there is to know.
+    /// Nothing for a device on which clients report all their memory.
     virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;
 };
 
-/// What the kernel knows of processes.
+/// What the kernel knows about processes.
 class Processes {
 public:
     virtual ~Processes() = default;
     virtual bool is_alive(const ProcessId& process) const = 0;
-    /// By a signal or a debugger.
+    /// Stopped by a signal or a debugger.
     virtual bool is_stopped(int pid) const = 0;
-    /// That all its threads together have been on a processor.
+    /// The processor time of all its threads together.
     virtual Duration cpu_time_of(int pid) const = 0;
 };
 
-/// What the shell writes down.
+/// What the shell records.
 class Journal {
 public:
     virtual ~Journal() = default;
@@ -99,7 +99,7 @@ public:
 
     virtual bool logs(LogLevel level) const = 0;
     virtual void log(LogLevel level, std::string_view line) = 0;
-    /// For lines that a client can cause as often as it likes: not all of them are written.
+    /// For lines that a client can cause as often as it likes. Not all of them are written.
     virtual void log_of_peer(LogLevel level, std::string_view line) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Who is attached and what it has mapped, kept where it outlives the service: so that the next service, if this one is
-// killed, charges what clients still hold until each has attached again or is gone.
+// The roster: which clients are attached and what they have mapped. It outlives the service. If the service is killed, the
+// next one charges the memory that each client still holds, until the client has attached again or is gone.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace salus::shell {
 
-/// A process. Its pid may be used again, the pair is not.
+/// A process. A pid may be reused, this pair is not.
 struct ProcessId {
     int pid = 0;
     std::uint64_t start_time = 0;  ///< in clock ticks since boot
@@ -28,7 +28,7 @@ struct RosterEntry {
     bool operator==(const RosterEntry&) const = default;
 };
 
-/// What these processes hold: each one's P, and each lane once.
+/// The memory that these processes hold: the P of each, and each lane once.
 inline Bytes held_by(const std::vector<RosterEntry>& entries) {
     Bytes sum;
     std::map<std::uint32_t, Bytes> lanes;

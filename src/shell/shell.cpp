@@ -1,4 +1,4 @@
-// Events in: what clients and the command line do. Actions are in actions.cpp.
+// Events in: turns what clients and the command line do into events. Actions are in actions.cpp.
 #include "shell/shell.h"
 
 #include <algorithm>
@@ -13,22 +13,22 @@
 namespace salus::shell {
 namespace {
 
-/// A client between two iterations has its grant taken only after this long: the next iteration may be about to begin.
+/// A client between two iterations keeps its grant at least this long: its next iteration may be about to begin.
 constexpr Duration kIdleGrace = microseconds(200);
-/// How often the kernel is asked whether processes are stopped, or gone without a word.
+/// How often we ask the kernel whether processes are stopped, or have gone silently.
 constexpr Duration kLookAtProcessesEvery = milliseconds(100);
-/// How often the device is asked what its processes use, and which change of that matters.
+/// How often we ask the device how much its processes use, and which change matters.
 constexpr Duration kLookAtUsageEvery = milliseconds(500);
 constexpr Bytes kUsageMatters = mebibytes(8);
-/// Who has used so little of a processor for so long does nothing. See Note [Holders that do nothing].
+/// A holder that uses so little processor time for so long does nothing. See Note [Holders that do nothing].
 constexpr Duration kAsleepAfter = milliseconds(200);
 constexpr Duration kAsleepCpu = milliseconds(2);
 
-/// What a switch costs beside what clients measure: the way of the grant, and the GPU's own switch (bench/gpu handover).
+/// The cost of a switch that clients do not measure: delivery of the grant, and the GPU's own switch (bench/gpu handover).
 constexpr Duration kGrantCost = microseconds(200);
 constexpr Duration kMinTurnMost = seconds(1);
 
-/// What a client did, for the log: by its own account.
+/// What a client did, for the log, as it says on its page.
 std::string account_of(const Session& session) {
     const ControlPage& page = *session.page;
     const std::uint64_t lane = page.lane_bytes, missed = page.missed_bytes;
@@ -42,7 +42,8 @@ std::string account_of(const Session& session) {
 
 bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
 
-/// What is left of the length of an earlier run; 0: not known. Some of it may be done, under the service before this one.
+/// The iterations left if the run is as long as an earlier one; 0: not known. The client may have completed some under the
+/// previous service.
 std::uint64_t past_length_left(const Session& session) {
     const std::uint64_t length = session.past.iterations;
     return length > session.iterations_before ? length - session.iterations_before : 0;
@@ -74,10 +75,10 @@ Shell::Shell(const Settings& settings, const Ports& ports)
     look_at_processes_at_ = now() + kLookAtProcessesEvery;
 }
 
-/// What others leave of the device.
+/// Tells the engine how much of the device others leave.
 void Shell::set_capacity() {
     Bytes left = capacity_ - held_by(orphans_);
-    // A device that knows its users counts the orphans among the others.
+    // A device that reports its users counts the orphans among the others.
     if (others_ > Bytes{}) left = std::min(left, memory_.capacity() - others_);
     if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
@@ -99,7 +100,7 @@ ClientId Shell::lowest_free_id() const {
 
 // ----------------------------------------------------------------------------------------------------- to the engine
 
-/// Everything that reaches the engine goes through here, in order, and is recorded.
+/// All events reach the engine through here, in order, and are recorded.
 void Shell::feed(const Event& event) {
     outbox_.push_back(event);
     if (delivering_) return;
@@ -116,7 +117,7 @@ void Shell::deliver(const Event& event) {
     const Instant at = now();
     const std::span<const Action> made = engine_.handle(event, at);
     const std::vector<Action> actions(made.begin(), made.end());
-    tidy_lanes();  // first: what becomes free may be promised already
+    tidy_lanes();  // first: the actions may need the memory that this frees
     for (const Action& action : actions) {
         std::visit([this](const auto& a) { perform(a); }, action);
     }
@@ -141,7 +142,7 @@ void Shell::tell_of_others() {
     }
 }
 
-/// How far it has come since the engine last heard, if there is anything to tell.
+/// Tells the engine how far the client has come since it last heard, if there is news.
 void Shell::tell_progress(Session& session) {
     const Instant at = now();
     const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
@@ -158,7 +159,7 @@ void Shell::tell_progress(Session& session) {
 }
 
 void Shell::tell_progress_of_holders() {
-    // What is told may open and close lanes, and end turns.
+    // Collect the holders first: progress may open and close lanes, and end turns.
     std::vector<ClientId> holders;
     for (const Lane& lane : engine_.lanes().all()) {
         if (lane.holder != kNoClient) holders.push_back(lane.holder);
@@ -172,7 +173,7 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    if (session.asks) deny_need(session);  // a thread of it asks still, and nobody would answer
+    if (session.asks) deny_need(session);  // a thread still asks, and nobody else would answer
     session.need = 0;
     tell_progress(session);
     const Bytes persistent = demand_of(session);
@@ -193,10 +194,10 @@ void Shell::turn_is_over(Session& session) {
 // ------------------------------------------------------------------------------------------------------------- jobs
 
 bool Shell::announce(const Announcement& a) {
-    runners_.erase(a.job);  // what is said at once, the caller tells
-    look_at_usage();        // who has left may still have its context
+    runners_.erase(a.job);  // if the job may start at once, the caller tells the runner
+    look_at_usage();        // a client that has left may still have its context
     tell_progress_of_holders();
-    // It comes from what a client once wrote on its page.
+    // The figure comes from what a client once wrote on its page.
     const Bytes persistent = in_range(static_cast<std::uint64_t>(a.persistent.count)) ? a.persistent : Bytes{};
     feed(event::Announce{a.job, persistent, a.runs, a.waited});
     runners_[a.job] = a.runner;
@@ -225,7 +226,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     Session& added = *session;
     sessions_[added.id] = std::move(session);
     ports_.journal.name_client(added.id, added.job, added.name);
-    look_at_usage();  // its context is there
+    look_at_usage();  // its context exists by now
 
     event::Attach e;
     e.client = added.id;
@@ -295,7 +296,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         session.need = n->number;
         session.asks = true;
         const Client* client = engine_.find(id);
-        if (!client || !client->holds()) {  // a thread asked for one that has come to its boundary meanwhile
+        if (!client || !client->holds()) {  // the iteration that a thread asked for has ended meanwhile
             deny_need(session);
             return true;
         }
@@ -308,7 +309,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
             account_of(session));
         tell_departure_(session);
         feed(event::Leave{id, session.page->iterations - session.iterations_told});
-        if (engine_.find(id)) feed(event::Die{id});  // its figures made no sense
+        if (engine_.find(id)) feed(event::Die{id});  // its figures make no sense
         remove(session);
         return false;
     } else {
@@ -347,8 +348,8 @@ void Shell::died(Session& session) {
     remove(session);
 }
 
-/// One that was killed may have left work on the device, which the end of its process does not end: under MPS, or where
-/// children of it keep its context.
+/// A killed client may have left work on the device that goes on after its process: under MPS, or if its children keep its
+/// context.
 void Shell::renew_lane_of(const Client& client, const Session& session) {
     const LaneId lane = client.lane;
     if (!client.holds() || lane == kNoLane || session.page->quiet.load(std::memory_order_relaxed) != 0) return;
@@ -379,7 +380,7 @@ RunFigures Shell::figures_of(const Session& session) const {
     figures.persistent = {static_cast<std::int64_t>(page.wanted_persistent.load())};
     figures.ephemeral = {static_cast<std::int64_t>(page.wanted_ephemeral.load())};
     if (figures.iterations == 0) return figures;
-    // The engine leaves the first iterations out, but it may not have heard of all the others.
+    // The engine's figure leaves out the first iterations, but the engine may not have heard of all later ones.
     const Client* client = engine_.find(session.id);
     const bool told = client && session.iterations_told == figures.iterations && client->facts.iteration_time.ns > 0;
     figures.iteration_time =
@@ -394,13 +395,13 @@ bool Shell::anybody_waits() const {
                        [](const Client* c) { return c->wants() || c->stalled; });
 }
 
-/// Whether a holder has been between iterations for so long that another might as well run.
+/// Whether a holder has been between iterations for so long that another client may run.
 bool Shell::rests(const Session& session) const {
     const std::uint64_t ended = session.page->ended_ns.load(std::memory_order_relaxed);
     return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
 }
 
-/// Whether the engine takes a holder for running that rests, or the other way round.
+/// Whether the engine thinks that a holder runs while it rests, or the other way round.
 bool Shell::any_holder_is_misjudged() const {
     return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
         const Client* client = engine_.find(entry.first);
@@ -410,8 +411,8 @@ bool Shell::any_holder_is_misjudged() const {
     });
 }
 
-/// Whether somebody waits for a holder that will not say by itself when it is at a boundary: one that is asked to yield
-/// does, and to set a timer all the same would cost more than the rest of a hand-over.
+/// Whether somebody waits for a holder that does not report its boundary. A holder that was asked to yield does report it; a
+/// timer for it would cost more than the rest of a hand-over.
 bool Shell::polls() const {
     return std::any_of(engine_.clients().begin(), engine_.clients().end(), [this](const Client* client) {
         if (!client->wants() && !client->stalled) return false;
@@ -421,7 +422,7 @@ bool Shell::polls() const {
     });
 }
 
-/// The engine learns of a boundary that a holder passed without saying so: idle holders are to make way.
+/// Tells the engine of boundaries that holders passed without reporting them, so that idle holders make way.
 void Shell::look_at_holders() {
     tell_progress_of_holders();
     std::vector<Session*> holders;
@@ -431,7 +432,7 @@ void Shell::look_at_holders() {
     }
     for (Session* session : holders) {
         const Client* client = engine_.find(session->id);
-        if (!client || !client->holds()) continue;  // what was told of another may have ended its turn
+        if (!client || !client->holds()) continue;  // an earlier event may have ended its turn
         const control::State state = session->word().state;
         if (client->turn() == Turn::kRunning && rests(*session)) {
             feed(event::Idle{session->id, 0});
@@ -443,7 +444,7 @@ void Shell::look_at_holders() {
     }
 }
 
-/// To the engine all the reasons for which a client does nothing are one.
+/// The engine does not distinguish the reasons for which a client does nothing.
 void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
     const bool before = session.inert();
     session.*reason = value;
@@ -453,16 +454,17 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 }
 
 // Note [Holders that do nothing]
-// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). Whoever shares its lane would
-// wait for as long. Such a holder uses no processor; a GPU that works for it is waited for by a thread that does, or not for
-// this long. It is treated as one that was stopped: it keeps its lane, and the others move to another one if there is room.
+// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). The other clients of its lane
+// would wait as long. Such a holder uses no processor time. (If a GPU works for it, the thread that waits for the GPU uses
+// some, or the wait is shorter than this.) We treat it like a stopped process: it keeps its lane, and the others move to
+// another lane if there is room.
 void Shell::look_whether_asleep(Session& session) {
     const Instant at = now();
     const Client* client = engine_.find(session.id);
     const control::Word word = session.word();
     const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
     const Duration cpu = ports_.processes.cpu_time_of(session.process.pid);
-    // Who could not leave its lane at the last boundary may compute for as long as it likes before the next one.
+    // A client that could not clear its lane at the last boundary may compute for any time before it begins again.
     const bool kept = word.state == control::State::kGranted && word.kept;
     const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
     if (!inside || moved) {
@@ -575,13 +577,13 @@ void Shell::look_at_orphans() {
 
 // ---------------------------------------------------------------------------------------------- what the device says
 
-/// What a client manages, as of its last boundary, and what else it uses.
+/// The memory that a client manages, as of its last boundary, plus what else it uses.
 Bytes Shell::demand_of(const Session& session) const {
     return Bytes{static_cast<std::int64_t>(session.page->wanted_persistent.load(std::memory_order_relaxed))} +
            session.overhead;
 }
 
-/// From what turns were seen to cost.
+/// Derives the minimum turn from the measured costs of turns.
 void Shell::set_min_turn() {
     if (min_turn_is_fixed_) return;
     std::vector<std::int64_t> costs;
@@ -599,7 +601,7 @@ void Shell::set_min_turn() {
     feed(event::SetMinTurn{wanted});
 }
 
-/// From what contexts were seen to take.
+/// Derives the size of a context from the contexts seen.
 void Shell::set_context() {
     if (context_guess_ == Bytes{}) return;
     Bytes context = context_guess_;
@@ -626,16 +628,16 @@ void Shell::look_at_usage() {
     for (const auto& [id, session] : sessions_) {
         const auto used = usage->clients.find(session->process.pid);
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
-        if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it moved meanwhile
-        if (session->unmapped) continue;  // it may still have what was the lane's
+        if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it changed meanwhile
+        if (session->unmapped) continue;  // it may still have the lane's old memory
         const Bytes seen = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
-        // Memory that a client is giving up just now may be gone from the device, but not yet from its page. So what
-        // falls counts when it was seen twice.
+        // Memory that a client is giving back now may be gone from the device, but not yet from its page. So a lower
+        // figure counts only when it was seen twice.
         const Bytes overhead = std::max(seen, std::exchange(session->overhead_last_seen, seen));
         const bool more = overhead > session->overhead + kUsageMatters;
         if (!more && session->overhead < overhead + kUsageMatters) continue;
         session->overhead = overhead;
-        session->persistent_told = Bytes{-1};  // what is observed stands until the next demand, which is to come
+        session->persistent_told = Bytes{-1};  // forces a Demand at the next boundary; the observed figure counts till then
         const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
         if (more && in_range(managed)) news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
     }

@@ -1,6 +1,7 @@
-// The shell around the engine: turns what clients do into events, and the engine's actions into words, messages and memory.
+// The shell around the engine: turns what clients do into events, and the engine's actions into control words, messages and
+// lane memory.
 //
-// It knows clients, not sockets: whoever drives it hands it messages and tells it of deaths. All contact with the world is
+// It knows clients, not sockets: its driver passes it messages and tells it of deaths. All contact with the world goes
 // through its ports, so that the service (service/server.h) and the simulator (sim/world.h) run the same shell. One thread.
 #pragma once
 
@@ -36,24 +37,24 @@ struct Session {
     std::shared_ptr<ControlPage> page;
 
     Instant attached_at;
-    std::uint64_t iterations_before = 0;  ///< done under the service before this one
+    std::uint64_t iterations_before = 0;  ///< completed under the previous service
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
     bool paused = false;                    ///< by `salus pause`
     bool stopped = false;                   ///< by a signal or a debugger
     bool asleep = false;                    ///< it holds a lane in mid-iteration, and does nothing
-    Duration cpu_seen;                      ///< its time on processors, and ...
-    Instant cpu_seen_at;                    ///< ... when that was last seen to move
-    bool disconnected = false;              ///< its process is, or may be, still there
+    Duration cpu_seen;                      ///< its processor time, and ...
+    Instant cpu_seen_at;                    ///< ... when that was last seen to advance
+    bool disconnected = false;              ///< its process may still be there
     std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
-    bool asks = false;                      ///< that one is not answered yet
-    LaneId pieces_of = kNoLane;             ///< whose memory it has been sent ...
-    std::size_t pieces = 0;                 ///< ... so many pieces of
-    std::optional<wire::MapLane> unmapped;  ///< what it was not told: the device had no memory for it
+    bool asks = false;                      ///< that Need is not answered yet
+    LaneId pieces_of = kNoLane;             ///< the lane whose pieces it was sent ...
+    std::size_t pieces = 0;                 ///< ... and how many of them
+    std::optional<wire::MapLane> unmapped;  ///< not sent yet: the device had no memory for it
     Bytes overhead_last_seen;
-    Bytes overhead;  ///< what it uses beyond what it manages: its context, the framework's own allocator
+    Bytes overhead;  ///< memory that it uses but does not manage: its context, the framework's own allocator
 
-    // As far as the engine has been told.
+    // What the engine was last told.
     std::uint64_t iterations_told = 0;
     std::uint64_t busy_told_ns = 0;
     Instant told_at;
@@ -61,74 +62,75 @@ struct Session {
     Bytes ephemeral_told;
     double occupancy = 1;
 
-    RunFigures past;              ///< what earlier runs of its command showed
-    bool length_is_past = false;  ///< its iterations_total is that of an earlier run, and may be wrong
+    RunFigures past;              ///< figures of earlier runs of its command
+    bool length_is_past = false;  ///< its iterations_total comes from an earlier run, and may be wrong
 
     control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
     bool inert() const { return paused || stopped || asleep; }
 };
 
-/// Time inside iterations, the present one included.
+/// Time inside iterations, including the current one.
 std::uint64_t busy_ns_of(const Session& session, Instant at);
 
 struct Settings {
-    EngineOptions engine;  ///< its capacity: what jobs may use in all, if nobody else used the device
+    EngineOptions engine;  ///< its capacity is what jobs may use in total if nobody else used the device
     const Policy* policy = nullptr;
     const Policy* fallback = nullptr;
-    bool min_turn_is_fixed = false;  ///< else it follows what turns are seen to cost
+    bool min_turn_is_fixed = false;  ///< else it follows the measured cost of a turn
 };
 
 class Shell {
 public:
     Shell(const Settings& settings, const Ports& ports);
 
-    // ---- what the server tells ----
-    /// What is known of a job when its runner announces it.
+    // ---- for the server ----
+    /// What is known about a job when its runner announces it.
     struct Announcement {
         JobId job = kNoJob;
         ConnectionId runner = 0;  ///< is told Start, if the job has to wait for it
-        Bytes persistent;         ///< what an earlier run kept; 0: not known
+        Bytes persistent;         ///< P of an earlier run; 0: not known
         bool runs = false;        ///< its process was started under an earlier service
         bool waited = false;      ///< it waited to start under an earlier service
     };
-    /// True: its process may start at once, or runs. Else its runner is told when.
+    /// True: the job's process may start at once, or already runs. Else its runner gets Start later.
     bool announce(const Announcement& announcement);
-    /// The job's runner is gone, and its clients are. Jobs that were not announced are ignored.
+    /// The job's runner and its clients are gone. Jobs that were not announced are ignored.
     void withdraw(JobId job);
-    /// Takes a client in. An error is one line for it. `session` has id, process, uid, connection and page.
+    /// Attaches a client. An error is one line for the client. `session` has id, process, uid, connection and page.
     /// REQUIRES: the id is free.
     Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach);
-    /// A message of an attached client. False: it broke the protocol or has left, and its connection is to be closed.
+    /// A message of an attached client. False: the client broke the protocol or has left; close its connection.
     bool message(Session& session, const wire::Message& message);
-    /// It signalled that its word has changed.
+    /// The client signalled that its word has changed.
     void notified(Session& session);
-    /// Its socket is closed, but its process is not known to be gone.
+    /// The client's socket is closed, but its process is not known to be gone.
     void disconnected(Session& session);
-    /// Its process is gone. The session is no more.
+    /// The client's process is gone. Destroys the session.
     void died(Session& session);
 
-    /// What is known of its command, if that comes after it attached: from then on it counts as stated, unless more was.
+    /// Figures of earlier runs of the client's command that became known after it attached. Their length counts as if the
+    /// client had stated it, unless it has stated one.
     void expect(Session& session, const RunFigures& past);
-    /// `tell` hears of each client that leaves or dies, just before it is forgotten.
+    /// `tell` is called for each client that leaves or dies, just before its session is destroyed.
     void on_departure(std::function<void(const Session&)> tell) { tell_departure_ = std::move(tell); }
-    /// Asks the device what its processes use.
+    /// Asks the device how much memory each process uses.
     void look_at_usage();
-    /// What a client has shown so far.
+    /// The figures of a client's run so far.
     RunFigures figures_of(const Session& session) const;
 
-    /// Whatever is due now: timers, holders that idle, processes that stopped.
+    /// Does what is due now: timers, idle holders, stopped processes.
     void tick();
-    /// When tick() is next needed, at the latest.
+    /// The latest time for the next tick().
     Instant next_tick() const;
-    /// As next_tick(), for one who knows when holders begin and end iterations: those are not polled.
+    /// As next_tick(), for a caller that knows when holders begin and end iterations, and need not poll them.
     Instant due() const;
-    /// Whether holders are to be looked at every kLookEvery: somebody waits for one that need not say what it does.
+    /// Whether holders must be polled every kLookEvery: a client waits for a holder that need not report its boundaries.
     bool polls() const;
     static constexpr Duration kLookEvery = milliseconds(1);
-    /// Nothing else to do just now: write down who holds what.
+    /// Called when there is nothing else to do: writes the roster.
     void quiet();
 
-    // ---- what the command line asks ----
+    // ---- for the command line ----
     void set_policy(const Policy& policy);
     void pause(Session& session, bool paused);
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
@@ -138,7 +140,7 @@ public:
     Session* find(ClientId id);
     ClientId lowest_free_id() const;
     Bytes held_by_orphans() const { return held_by(orphans_); }
-    /// Whether this process was a client under the service before this one, and has not come again.
+    /// Whether this process was a client of the previous service and has not attached again.
     bool is_orphan(const ProcessId& process) const;
 
 private:
@@ -181,7 +183,7 @@ private:
     void perform(const action::Drop& a);
     void perform(const action::FallBack& a);
     void perform(const action::Admit& a);
-    void perform(const action::Wait&) {}  // who wants to know asks the engine
+    void perform(const action::Wait&) {}  // nothing to do: the status asks the engine
     void take_back(ClientId id);
     void wake_granted();
     void send(ClientId id, const wire::Message& message);
@@ -198,7 +200,7 @@ private:
     void keep_roster();
     void look_at_orphans();
 
-    // ---- what the device says ----
+    // ---- what the device reports ----
     void set_capacity();
     void set_min_turn();
     void set_context();
@@ -208,19 +210,19 @@ private:
     DeviceMemory& memory_;
     const bool min_turn_is_fixed_;
     const Bytes capacity_;       ///< if nobody else used the device
-    const Bytes context_guess_;  ///< what a process takes before it attaches, at least; 0: nothing
-    Bytes others_;               ///< used by processes that are no clients
+    const Bytes context_guess_;  ///< the least memory that a process takes before it attaches; 0: nothing
+    Bytes others_;               ///< used by processes that are not clients
     Engine engine_;
     std::map<ClientId, std::unique_ptr<Session>> sessions_;
     std::map<JobId, ConnectionId> runners_;  ///< of jobs that were announced
-    std::deque<Event> outbox_;               ///< what performing actions brought about
+    std::deque<Event> outbox_;               ///< events that are not delivered yet; performing actions adds some
     bool delivering_ = false;
     Bytes reserved_shown_;            ///< on the clients' pages
     std::size_t sessions_shown_ = 0;  ///< ...
     std::vector<ClientId> to_wake_;
-    std::map<LaneId, Bytes> lanes_;     ///< provided by the device
-    std::vector<RosterEntry> orphans_;  ///< clients of the service before this one
-    std::vector<RosterEntry> roster_;   ///< as it is on disk
+    std::map<LaneId, Bytes> lanes_;     ///< sizes provided by the device
+    std::vector<RosterEntry> orphans_;  ///< clients of the previous service that have not attached again
+    std::vector<RosterEntry> roster_;   ///< as last written
     bool roster_changed_ = false;
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;

@@ -10,7 +10,7 @@
 namespace salus::sim {
 namespace {
 
-/// As it is, or as the engine still takes it to be: the service hears of both later.
+/// Whether the client is stopped, or the engine still thinks so: the service hears of stopping and continuing later.
 bool is_stopped(const Simulation& s, std::size_t i) {
     const Client* client = s.engine().find(ClientId(i));
     return (s.clients()[i].here() && s.clients()[i].stopped) || (client && client->stopped);
@@ -37,8 +37,8 @@ void Checkers::after_event(const Event& event, Instant now, std::span<const Acti
     check_starts(event, now, actions, s);
 }
 
-// Whoever the engine takes for a holder has the grant, or has given it back and the service is about to hear of it; and the
-// other way round.
+// A client that the engine counts as a holder has the grant, or has given it back and the service is about to hear of it.
+// And a client with a grant is a holder for the engine.
 void Checkers::after_call(const Simulation& s) {
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
@@ -51,8 +51,8 @@ void Checkers::after_call(const Simulation& s) {
     }
 }
 
-// Everything that is really on the device fits, but for what clients took without asking and what a fall of the capacity
-// left behind.
+// Everything that is really on the device fits, except for memory that clients took without asking, and memory that was
+// promised before the capacity fell.
 void Checkers::check_memory(const Event& event, const Simulation& s) {
     const Engine& engine = s.engine();
     Bytes used;
@@ -61,7 +61,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         const Client* client = engine.find(ClientId(i));
-        if (!c.here() || !c.connected || !client) continue;  // what orphans hold is taken off the capacity
+        if (!c.here() || !c.connected || !client) continue;  // the capacity is reduced by what orphans hold
         if (c.mapped) lanes[c.mapped->lane] = std::max(lanes[c.mapped->lane], c.mapped->size);
         const Bytes own = c.context + c.private_use();
         used += own;
@@ -69,7 +69,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     }
     for (const Lane& lane : engine.lanes().all()) lanes[lane.id] = std::max(lanes[lane.id], lane.size);
     for (const auto& [lane, size] : lanes) used += size;
-    // What was promised before a fall of the capacity may still be used; that may only become less.
+    // Memory promised before the capacity fell may still be used, but the excess may only shrink.
     const Bytes promised = std::max(engine.reserved() - engine.capacity(), Bytes{});
     capacity_excuse_ = std::holds_alternative<event::SetCapacity>(event) ? promised : std::min(capacity_excuse_, promised);
     SALUS_CHECK(used - unasked <= engine.capacity() + capacity_excuse_, "memory in use exceeds the capacity");
@@ -93,7 +93,8 @@ void Checkers::check_lanes(const Simulation& s) const {
     for (const Lane& lane : s.engine().lanes().all()) {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
-    // One that was stopped or stalled may find its place taken when it goes on: it runs to its boundary beside the others.
+    // A client that was stopped or stalled may find its place taken when it continues. It runs to its boundary beside the
+    // others.
     const unsigned lanes_max = s.options().engine.lanes_max;
     std::size_t running = 0;
     for (const Client* client : s.engine().clients()) {
@@ -103,7 +104,7 @@ void Checkers::check_lanes(const Simulation& s) const {
     SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
 }
 
-// The engine counts what was reported, no more and no less; who leaves has run what it came for.
+// The engine counts exactly the reported iterations. A client that leaves has run all its iterations.
 void Checkers::check_iterations(const Event& event, const Simulation& s) {
     reported_.resize(s.clients().size());
     before_.resize(s.clients().size());
@@ -125,8 +126,9 @@ void Checkers::check_iterations(const Event& event, const Simulation& s) {
     }
 }
 
-// A client is denied only what could not be had: more than the device has, or than is left by those that cannot move. These
-// are in the same plight (with their lanes), or cannot be paged. One that is stopped answers nothing, whatever it holds.
+// A client is denied memory only if that is more than the device has, or more than immovable clients leave. Immovable are
+// clients that are stalled themselves (with their lanes) or cannot be paged. While a client is stopped, nothing is checked:
+// it does not answer, whatever it holds.
 void Checkers::check_denials(std::span<const Action> actions, const Simulation& s) const {
     for (const Action& action : actions) {
         if (const auto* refuse = std::get_if<action::Refuse>(&action)) {
@@ -139,7 +141,7 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
             const Client* known = s.engine().find(ClientId(i));
-            if (!c.here() && known) unmovable += known->reserved();  // the service is about to hear of its end
+            if (!c.here() && known) unmovable += known->reserved();  // the service is about to hear that it died
             if (ClientId(i) == deny->client || !c.here() || !c.connected) continue;
             unmovable += c.context;
             const bool stuck = c.phase == Phase::kStalled;
@@ -150,7 +152,7 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
     }
 }
 
-// While any admitted client wants to run and its lane is free, it runs. Lanes are held back only for a profiling turn.
+// An admitted client that wants to run, and whose lane is free, runs. Lanes are held back only for a profiling turn.
 void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
     std::size_t running = 0;
@@ -173,7 +175,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const Engine& engine = s.engine();
     waits_.resize(s.clients().size());
     std::uint64_t iterations = 0;
-    Duration round;  // everybody runs one iteration, at the speed of all at once
+    Duration round;  // all run one iteration, at the speed of all at once
     std::int64_t present = 0;
     Bytes largest;
     bool all_pageable = s.options().engine.paging;
@@ -192,7 +194,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     }
     round = round * (present + 1);
     const auto* attach = std::get_if<event::Attach>(&event);
-    const bool back = attach && s.client(attach->client).page->iterations > 0;  // to a new service
+    const bool back = attach && s.client(attach->client).page->iterations > 0;  // it attaches to a new service
     const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
                          std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event);
     const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
@@ -204,9 +206,9 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const Duration answers = s.options().answer_delay_max * 40;
     SALUS_CHECK(s.now() - last_progress_ <= seconds(60) + round * 4 + answers, "somebody wants to run, and nobody does");
 
-    // Under a policy that claims it, nobody starves: one waits for some rounds of turns and, where there is paging, of
-    // stays. Some, because one that had the device to itself for a stay is that far ahead under fair, and those behind may
-    // be slow to catch up since they think or weigh more.
+    // Under a policy that claims it, nobody starves: a client waits for several rounds of turns and, with paging, of stays.
+    // Several, because under fair a client that had the device to itself for a stay is that far ahead, and the others may be
+    // slow to catch up because they think or weigh more.
     const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
                                      engine.options().page_share_max);
     if (was_stopped) stopped_time_ += s.now() - last_event_;
@@ -223,7 +225,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (waits_[i].since == kNever) waits_[i].since = s.now();
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
-        // A client that cannot be paged may keep others out for as long as it lives, and they catch up afterwards.
+        // A client that cannot be paged may keep others out as long as it lives. They catch up afterwards.
         const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
@@ -234,8 +236,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     }
 }
 
-// Who is announced and not withdrawn is told to start in the end: at the latest when everybody else has been gone for as
-// long as room is kept for those that do not attach.
+// A job that is announced and not withdrawn is told to start in the end: at the latest when all others have been gone for as
+// long as room is kept for jobs that do not attach.
 void Checkers::check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     if (std::exchange(service_, s.services()) != s.services()) announced_.clear();
     if (const auto* announce = std::get_if<event::Announce>(&event); announce && !announce->runs)

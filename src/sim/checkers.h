@@ -1,7 +1,7 @@
-// Independent checkers: what must hold after every event, worked out from what clients really have and do.
+// Independent checkers: conditions that must hold after every event, computed from what clients really have and do.
 //
-// They believe the engine only where it speaks of intentions (its policy, its reservations for debts); memory, grants and
-// iterations are counted on the clients' side. A violation is a failed check.
+// They trust the engine only about its intentions (its policy, its reservations for debts); memory, grants and iterations
+// are counted on the clients' side. A violation is a failed check.
 #pragma once
 
 #include <set>
@@ -18,7 +18,7 @@ public:
 
     void after_call(const Simulation& simulation) override;
 
-    /// Once the run is over: everybody came to an end that is justified.
+    /// Call it after the run: all jobs have ended, and nothing of them is left.
     static void check_end(const Simulation& simulation, const SimulationResult& result);
 
 private:
@@ -31,23 +31,23 @@ private:
     void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
     struct Wait {
-        Instant since = kNever;  ///< of wanting to run, or of the last disturbance that explains waiting
-        Duration bound;          ///< the largest in that time: those it waited for may have left
-        bool excused = false;    ///< up to the last event
+        Instant since = kNever;  ///< when it began to want to run, or the last disturbance that explains waiting
+        Duration bound;          ///< the largest bound since then: clients that it waited for may have left
+        bool excused = false;    ///< at the last event
     };
     std::vector<Wait> waits_;
-    std::size_t service_ = 0;              ///< the one that is looked at
-    std::set<JobId> announced_;            ///< to it, and neither told to start nor withdrawn
-    Instant others_there_{};               ///< when somebody else was last there, or no job waited to start
-    std::vector<std::uint64_t> reported_;  ///< iterations, a client, since it attached
-    std::vector<std::uint64_t> before_;    ///< and those before
-    Bytes capacity_excuse_;                ///< in use beyond the capacity since it fell
+    std::size_t service_ = 0;              ///< the number of the current service
+    std::set<JobId> announced_;            ///< jobs announced to it, and neither told to start nor withdrawn
+    Instant others_there_{};               ///< when a client was last attached, or no job waited to start
+    std::vector<std::uint64_t> reported_;  ///< iterations of each client since it attached ...
+    std::vector<std::uint64_t> before_;    ///< ... and before
+    Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
-    bool anybody_wanted_ = false;  ///< at the last event
+    bool anybody_wanted_ = false;  ///< somebody wanted to run at the last event
     Instant last_event_{};
-    bool was_stopped_ = false;  ///< somebody, at the last event
-    Duration stopped_time_;     ///< with somebody stopped, who is charged for it if it holds a lane
+    bool was_stopped_ = false;  ///< somebody was stopped at the last event
+    Duration stopped_time_;     ///< total time with somebody stopped; a stopped holder is charged for it
 };
 
 }  // namespace salus::sim

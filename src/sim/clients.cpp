@@ -1,5 +1,5 @@
-// What simulated clients do: their threads begin and end iterations, their helpers answer the service. All they know of the
-// service is on their pages and in messages.
+// What simulated clients do: their threads begin and end iterations, their helpers answer the service. They know of the
+// service only what is on their pages and in messages.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,8 @@ std::uint64_t count_of(Bytes bytes) { return static_cast<std::uint64_t>(bytes.co
 Bytes bytes_of(std::uint64_t count) { return {static_cast<std::int64_t>(count)}; }
 std::uint64_t ns_of(Instant at) { return static_cast<std::uint64_t>(at.ns); }
 
-/// It may use more of its lane than it has stated yet, and cannot give that up in mid-iteration.
+/// The request takes lane memory that is in use. The client may use more than it has stated, and cannot give it up in
+/// mid-iteration.
 bool takes_what_is_in_use(const SimulatedClient& c) {
     const auto* map = std::get_if<request::MapLane>(&c.doing);
     return map && c.phase == Phase::kRunning && LaneId{map->lane} == c.lane && bytes_of(map->size) < c.ephemeral;
@@ -45,7 +46,7 @@ void Simulation::arrive(ClientId id) {
     if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
 }
 
-/// What it says of itself when it attaches: as the library does, anew after the service was gone.
+/// What the client says about itself when it attaches, also again after the service was gone. As in the library.
 wire::Attach Simulation::introduction_of(ClientId id) const {
     const SimulatedJob& job = jobs_[index_of(id)];
     const SimulatedClient& c = client(id);
@@ -65,7 +66,7 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
         attach.ephemeral = stated(job.ephemeral);
         attach.iteration_time_ns = static_cast<std::uint64_t>(job.iteration_time.ns);
     }
-    if (const std::uint64_t done = c.page->iterations; done > 1) {  // what it has learned holds
+    if (const std::uint64_t done = c.page->iterations; done > 1) {  // its profile is still valid
         attach.flags |= wire::Attach::kProfiled;
         attach.persistent = c.page->wanted_persistent;
         attach.ephemeral = c.page->wanted_ephemeral;
@@ -88,7 +89,7 @@ void Simulation::attach(ClientId id) {
     }
     c.orphaned = false;
     c.persistent_on_device = c.has_run && !c.paged;
-    if (c.has_run) c.unasked = c.persistent;  // it brings that with it
+    if (c.has_run) c.unasked = c.persistent;  // it had that before it attached
     auto session = std::make_unique<shell::Session>();
     session->id = id;
     session->process = World::process_of(id);
@@ -100,10 +101,10 @@ void Simulation::attach(ClientId id) {
     });
 }
 
-/// Its connection is closed. An iteration that has begun is finished, without asking anybody; then the lane is left.
+/// The client's connection is closed. It finishes an iteration in progress without asking anybody, then leaves its lane.
 void Simulation::lose_service(ClientId id) {
     SimulatedClient& c = at(id);
-    if (std::exchange(c.orphaned, true)) return;  // it had not found one yet
+    if (std::exchange(c.orphaned, true)) return;  // it had no service
     c.notifies = false;
     if (!c.has_run) c.persistent_on_device = false;
     if (c.refused) return die(id, Outcome::kRefused);
@@ -113,7 +114,7 @@ void Simulation::lose_service(ClientId id) {
 void Simulation::end_attachment(ClientId id) {
     SimulatedClient& c = at(id);
     const auto again = [&](Duration after) { schedule(Pending::Kind::kEndAttachment, id, after); };
-    if (!c.orphaned || c.stopped) return;  // it has found one; or it goes on when it is continued
+    if (!c.orphaned || c.stopped) return;  // it has found a service; or continue_process() resumes this
     if (c.helper_busy) return again(kPause);
     if (c.phase == Phase::kStalled) run_leg(id, Duration{});
     if (!c.turn.withdraw()) {
@@ -133,7 +134,7 @@ void Simulation::reattach(ClientId id) {
     else schedule(Pending::Kind::kReattach, id, kPause);
 }
 
-/// From now on several threads use its memory.
+/// From now on, several threads use the client's memory.
 void Simulation::never_page(ClientId id) {
     SimulatedClient& c = at(id);
     if (c.stopped || c.stays || std::holds_alternative<request::PageOut>(c.doing)) return;
@@ -141,18 +142,18 @@ void Simulation::never_page(ClientId id) {
     say(id, wire::Unpageable{1});
 }
 
-/// It has done what it came for.
+/// The client has run all its iterations.
 void Simulation::leave(ClientId id) {
     say(id, wire::Leave{});
     finish(id, Outcome::kDone);
 }
 
-/// Its process ends in whatever it is doing. The service hears of that by the kernel.
+/// The client's process ends, whatever it is doing. The kernel tells the service.
 void Simulation::die(ClientId id, Outcome outcome) {
     finish(id, outcome);
     schedule(Pending::Kind::kExited, id, draw(options_.notice_delay_max));
     if (options_.notice_delay_max.ns == 0 || random_.chance(0.5)) return at(id).outbox.clear();
-    // What it had said may still be heard, and its connection be seen closed before its process is seen to be gone.
+    // The service may still receive its messages, and may see the connection closed before the end of the process.
     schedule(Pending::Kind::kClosed, id, draw(options_.notice_delay_max));
 }
 
@@ -198,7 +199,7 @@ void Simulation::continue_process(ClientId id) {
 
 // ------------------------------------------------------------------------------------------------------------- turns
 
-/// Its thread calls begin(). In there it waits until the word lets it in.
+/// The client's thread calls begin(), and waits in there until the word lets it in.
 void Simulation::begin(ClientId id) {
     SimulatedClient& c = at(id);
     c.want_is_due = c.stopped;
@@ -219,7 +220,7 @@ void Simulation::begin(ClientId id) {
     start_leg(id, c.handover ? options_.switch_cost : Duration{});
 }
 
-/// It was woken, or goes on after having been stopped.
+/// The client was woken, or continues after it was stopped.
 void Simulation::look_at_word(ClientId id) {
     const SimulatedClient& c = client(id);
     if (c.phase == Phase::kWaiting && !c.stopped && c.word().state == control::State::kGranted) begin(id);
@@ -239,14 +240,14 @@ void Simulation::grow_if_due(ClientId id) {
         if (growth.persistent <= c.persistent) continue;
         const Bytes more = growth.persistent - c.persistent;
         c.persistent = growth.persistent;
-        if (growth.asks || c.lane == kNoLane) continue;  // in a profiling turn all of it is seen and counted
+        if (growth.asks || c.lane == kNoLane) continue;  // a profiling turn sees and counts all of it
         c.unasked += more;
         c.room += more;
         say(id, wire::Observe{count_of(c.persistent)});
     }
 }
 
-/// It is inside an iteration and runs, unless it turns out to need more memory than it has.
+/// The client is inside an iteration. It runs, unless it now needs more memory than it has.
 void Simulation::start_leg(ClientId id, Duration overhead) {
     SimulatedClient& c = at(id);
     grow_if_due(id);
@@ -309,7 +310,7 @@ void Simulation::after_boundary(ClientId id) {
         const double mean_s = job.think.seconds();
         return schedule(Pending::Kind::kBegin, id, job.random_think ? seconds_of(random_.exponential(mean_s)) : job.think);
     }
-    if (options_.notice_delay_max.ns > 0 && random_.chance(0.5)) {  // the service may hear of the boundary before of this
+    if (options_.notice_delay_max.ns > 0 && random_.chance(0.5)) {  // so the service may hear of the boundary first
         return schedule(Pending::Kind::kBegin, id, draw(options_.notice_delay_max));
     }
     begin(id);
@@ -332,7 +333,7 @@ void Simulation::say(ClientId id, const wire::Message& message) {
     schedule(Pending::Kind::kMessage, id, c.outbox_until - now());
 }
 
-/// Its helper reads on, unless it is busy or the process is stopped.
+/// The client's helper reads its messages, unless it is busy or the process is stopped.
 void Simulation::help(ClientId id) {
     for (;;) {
         SimulatedClient& c = at(id);
@@ -347,7 +348,7 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
     SimulatedClient& c = at(id);
     if (const auto* answer = std::get_if<wire::NeedAnswer>(&message)) {
         c.asking.on(*answer);
-        // It has what it asked for, even if its context was seen to grow meanwhile.
+        // The client has what it asked for, even if its context was seen to grow meanwhile.
         const Bytes asked = c.persistent + (c.lane == kNoLane ? c.ephemeral : Bytes{});
         if (c.asking.outcome() == attachment::Asking::Outcome::kGiven)
             c.room = std::max(bytes_of(answer->persistent), asked);
@@ -378,7 +379,7 @@ Duration Simulation::time_for(ClientId id, const attachment::Request& todo) {
     } else if (std::holds_alternative<request::PageOut>(todo)) {
         time += transfer_time(c.persistent);
     }
-    // After a restart of the service it may be paged out without the service's knowing.
+    // After a restart of the service, the client may be paged out without the service knowing.
     const bool needs_memory =
         std::holds_alternative<request::PageIn>(todo) || std::holds_alternative<request::MapLane>(todo);
     if (needs_memory && std::exchange(c.paged, false)) {
@@ -388,7 +389,7 @@ Duration Simulation::time_for(ClientId id, const attachment::Request& todo) {
     return time;
 }
 
-/// One link, one transfer at a time, beside whatever runs.
+/// One link makes one transfer at a time, in parallel to running clients.
 Duration Simulation::transfer_time(Bytes bytes) {
     link_free_ =
         std::max(link_free_, now()) + seconds_of(static_cast<double>(bytes.count) / options_.engine.page_bytes_per_s);
@@ -406,7 +407,7 @@ void Simulation::helper_is_done(ClientId id) {
                        random_.chance(options_.page_failure_share);
     c.helper_busy = false;
     if (const auto* take = std::get_if<request::TakePieces>(&done)) {
-        if (take->first == 0) c.mapped.reset();  // other memory than before
+        if (take->first == 0) c.mapped.reset();  // the lane has new memory
     } else if (const auto* map = std::get_if<request::MapLane>(&done)) {
         const Bytes before = c.mapped_size(LaneId{map->lane});
         const bool keeps = bytes_of(map->size) < before && goes_wrong(Fault::kAcknowledgesEarly);

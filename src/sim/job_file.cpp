@@ -17,7 +17,7 @@
 namespace salus::sim {
 namespace {
 
-// Caps that no real job comes near, so that sums of a few such figures still fit 64 bits.
+// Limits far beyond any real job, so that sums of a few such figures still fit into 64 bits.
 constexpr double kSecondsMax = 1e9;
 constexpr double kMillisecondsMax = kSecondsMax * 1e3;
 constexpr double kMebibytesMax = 1e9;
@@ -26,9 +26,9 @@ constexpr Duration kServiceMax = seconds(1'000'000'000);
 
 struct Field {
     std::string_view text;
-    double number = 0;  ///< where the column has a range
+    double number = 0;  ///< if the column has a range
 
-    /// A double has 53 bits, and two weeks in nanoseconds need 50: through one, long times would not come back as written.
+    /// Not through a double: it has 53 bits, and two weeks in nanoseconds need 50, so long times would not stay exact.
     Duration in(Duration unit) const {
         const std::string_view digits = trim(text);
         long double exact = 0;
@@ -37,12 +37,12 @@ struct Field {
     }
 };
 
-/// What a number must be.
+/// The numbers that a column accepts.
 struct Range {
     double low;
     double high;
     bool whole = false;
-    bool above_low = false;  ///< `low` itself is out
+    bool above_low = false;  ///< `low` itself is excluded
 };
 constexpr Range whole(double low, double high) { return {.low = low, .high = high, .whole = true}; }
 
@@ -140,7 +140,7 @@ const Column* find_column(std::string_view name) {
     return found == kNames.end() ? nullptr : &kColumns[static_cast<std::size_t>(found - kNames.begin())];
 }
 
-/// As it may be printed: what was found in a file can be long, and is not to move the cursor or begin a second line.
+/// Text from a file, fit to print: not too long, and unable to move the cursor or begin a second line.
 std::string shown(std::string_view text) {
     constexpr std::size_t kShownMax = 40;
     std::size_t end = std::min(text.size(), kShownMax);
@@ -162,7 +162,7 @@ std::string fault_of_text(std::string_view text) {
     return {};
 }
 
-/// The same for what is to be a number.
+/// The same for a number.
 std::string fault_of_number(std::string_view text, std::optional<double> number, const Range& range) {
     if (!number) return fmt::format("'{}' is not a number", shown(text));
     if (range.whole && std::floor(*number) != *number) return fmt::format("'{}' is not a whole number", shown(text));
@@ -179,7 +179,7 @@ std::string set_field(SimulatedJob& job, const Column& column, std::string_view 
     return fault;
 }
 
-/// Appends the fields of `line`; says what is wrong with the one after the last, or nothing.
+/// Appends the fields of `line`. Returns what is wrong with the first faulty field, which is not appended; empty: nothing.
 std::string split_fields(std::string_view line, std::vector<std::string>& fields) {
     for (;;) {
         const auto start = std::min(line.find_first_not_of(" \t"), line.size());
@@ -206,7 +206,7 @@ std::string split_fields(std::string_view line, std::vector<std::string>& fields
     }
 }
 
-/// Reads line by line. Each step returns what is wrong, or nothing; after an error there is no next step.
+/// Reads line by line. Each step returns what is wrong, or nothing. After an error no step may follow.
 class Parser {
 public:
     explicit Parser(std::string_view file_name) : file_name_(file_name) {}

@@ -102,7 +102,7 @@ TEST(JobFile, SkipsWhatIsNoRow) {
     ASSERT_EQ(jobs.value().size(), 2u);
     EXPECT_EQ(jobs.value()[0].ephemeral, mebibytes(2));
     EXPECT_EQ(jobs.value()[1].ephemeral, mebibytes(3));
-    // Skipped lines count: the number is the one that an editor shows.
+    // Skipped lines count, so that the number is the one that an editor shows.
     EXPECT_EQ(error_of("# jobs\r\n\r\n" + kHeader + "\r\n\r\n# more\r\na,0,1,x,1,1\r\n"),
               "jobs.csv:6: column 4 (iteration_ms): 'x' is not a number");
 }
@@ -212,7 +212,7 @@ TEST(JobFile, TakesTheLargestFigures) {
     EXPECT_EQ(a.service(), seconds(1'000'000));
     EXPECT_EQ(b.service(), seconds(1'000'000'000));
     EXPECT_EQ(a.persistent, mebibytes(1'000'000'000));
-    // What a simulation adds up for one job.
+    // The sum that a simulation forms for one job.
     EXPECT_LT(
         static_cast<double>(a.arrival.ns) + static_cast<double>(a.startup.ns) + 2 * static_cast<double>(b.service().ns),
         static_cast<double>(std::numeric_limits<std::int64_t>::max()));
@@ -235,7 +235,7 @@ TEST(JobFile, WritesACsvForPeople) {
 
 TEST(JobFile, RoundTrip) {
     Random random(7);
-    // Of every magnitude, down to single nanoseconds and bytes.
+    // Figures of every magnitude, down to single nanoseconds and bytes.
     const auto upto = [&](std::int64_t high) { return random.integer(0, high >> random.below(60)); };
     std::vector<SimulatedJob> jobs;
     for (int i = 0; i < 2000; ++i) {

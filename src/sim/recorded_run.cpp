@@ -26,7 +26,7 @@ public:
     void after_event(const Event& event, Instant at, std::span<const Action> actions, const Engine& engine) override {
         now_ = at;
         ++run_.result.events;
-        // What is about to leave is still known from the event before.
+        // A client that leaves with this event is still known from the event before.
         if (const auto* e = std::get_if<event::Attach>(&event)) attached(*e);
         if (const auto* e = std::get_if<event::Boundary>(&event)) end_segment(e->client, true);
         if (const auto* e = std::get_if<event::Idle>(&event)) end_segment(e->client, false);
@@ -62,7 +62,7 @@ public:
             present += Bytes{change};
             run_.result.static_peak = std::max(run_.result.static_peak, present);
         }
-        // What a profiling turn was lent is far more than it used: that is known now.
+        // A profiling turn was lent far more than it used. Now we know how much it used.
         for (const auto& [others, job] : profiling_) {
             run_.result.memory_peak =
                 std::max(run_.result.memory_peak, others + run_.jobs[job].persistent + run_.jobs[job].ephemeral);
@@ -76,7 +76,7 @@ private:
     struct Present {
         std::size_t index = 0;  ///< in jobs
         bool running = false;
-        bool asked = false;  ///< to give its grant back
+        bool asked = false;  ///< it was asked to give its grant back
         bool holds = false;
         LaneId lane = kNoLane;
         Instant since;
@@ -121,7 +121,7 @@ private:
         if (grant_returned || client.asked) client.holds = false;
     }
 
-    /// It had kept its grant while it idled.
+    /// The client had kept its grant while it idled.
     void resume(ClientId id) {
         Present& client = here(id);
         if (!client.holds || client.running) return;
@@ -158,7 +158,7 @@ private:
         if (profiling_.empty() || profiling_.back() != seen) profiling_.push_back(seen);
     }
 
-    /// With at least one client running.
+    /// Time with at least one client running.
     Duration busy_time() const {
         std::vector<Segment> ordered = run_.segments;
         std::sort(ordered.begin(), ordered.end(), [](const Segment& a, const Segment& b) { return a.start < b.start; });
@@ -174,7 +174,7 @@ private:
 
     RecordedRun& run_;
     std::map<ClientId, Present> present_;
-    std::vector<std::pair<Bytes, std::size_t>> profiling_;  ///< reserved by all others, whose profiling turn
+    std::vector<std::pair<Bytes, std::size_t>> profiling_;  ///< for each profiling turn: reserved by all others, its job
     Instant now_{};
     std::string name_;
     std::int64_t number_ = 0;

@@ -1,4 +1,4 @@
-// A recorded trace read back as a run: who ran when, and the same figures that a simulation has.
+// A recorded trace as a run: who ran when, and the same figures as a simulation has.
 #pragma once
 
 #include <string_view>
@@ -13,13 +13,14 @@ namespace salus::sim {
 
 struct RecordedRun {
     Replay replay;
-    std::vector<SimulatedJob> jobs;      ///< one for each attachment, with name, arrival, P and T as last known
-    std::vector<std::uint32_t> numbers;  ///< of the jobs, as users know them
+    std::vector<SimulatedJob> jobs;      ///< one for each attachment, with name, arrival, and the last known P and T
+    std::vector<std::uint32_t> numbers;  ///< the jobs' numbers, as users know them
     std::vector<Segment> segments;       ///< client i is jobs[i]
-    SimulationResult result;             ///< of jobs[i]
+    SimulationResult result;             ///< its jobs[i] is for jobs[i]
 };
 
-/// Replays the trace and looks on. An error if it is no trace; a difference in `replay` ends the run there.
+/// Replays the trace and records the run. An error if it is not a trace. The run ends at the first difference, which is in
+/// `replay`.
 Result<RecordedRun> read_recorded_run(std::string_view trace, PolicyFinder find_policy, const Policy& fallback);
 
 }  // namespace salus::sim

@@ -16,7 +16,7 @@ double mean(std::span<const double> values) {
     return values.empty() ? 0.0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The smallest value that at least `share` of all do not exceed.
+/// The smallest value such that at least `share` of all values do not exceed it.
 double quantile(std::vector<double> values, double share) {
     if (values.empty()) return 0;
     std::sort(values.begin(), values.end());

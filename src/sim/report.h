@@ -1,4 +1,4 @@
-// What a run comes to: the figures of the table and of the JSON.
+// The figures of a run, for the table and the JSON.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct Figures {
     double mean_queue_s = 0;       ///< arrival to first iteration
     double mean_completion_s = 0;  ///< arrival to end
     double p95_completion_s = 0;
-    double busy_share = 0;         ///< of the makespan, with at least one iteration running
+    double busy_share = 0;         ///< share of the makespan with at least one iteration running
     double memory_peak_mib = 0;    ///< most reserved at once
     double memory_static_mib = 0;  ///< what static partitioning would have needed: sum of P + T of the jobs present
     double switches = 0;
@@ -34,7 +34,7 @@ Figures mean_of(std::span<const Figures> runs);
 /// Jain's index: 1 when all are equal, 1/n when one has everything. 1 for nothing at all.
 double jain_index(std::span<const double> shares);
 
-/// A line a policy, right-aligned columns under a header. With several policies the mean completion time is also
+/// One line per policy, with right-aligned columns under a header. With several policies, the mean completion time is also
 /// given as a ratio to the first.
 std::string format_table(std::span<const Figures> rows);
 

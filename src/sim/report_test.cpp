@@ -84,7 +84,7 @@ TEST(Workloads, SeedsDrawTheModelsOnly) {
     EXPECT_EQ(make_workload("tuning-300:7", 1).value().size(), 7u);
 }
 
-// The targets that the project is held to, on one seed; bench/evaluate shows the mean over twenty.
+// The project's targets, on one seed; bench/evaluate shows the mean over twenty.
 TEST(Workloads, PoliciesReachTheirTargetsOnSalusHundred) {
     const auto jobs = make_workload("salus-100", 1).value();
     const double fair_min = run(jobs, "fair").mean_completion_s / 60;

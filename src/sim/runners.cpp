@@ -1,5 +1,5 @@
-// What runners do (`salus run`): each announces its job, starts the job's process when it is told to, and goes when that has
-// ended. After a restart of the service it announces the job again.
+// What runners do (`salus run`): each announces its job, starts the job's process when it is told to, and ends when the
+// process has ended. After a restart of the service it announces the job again.
 #include <utility>
 #include <vector>
 
@@ -30,7 +30,7 @@ void Simulation::announce(ClientId id) {
     if (starts) start_job(id);
 }
 
-/// There is room for the job's process. That may be said twice, if the service was started anew in between.
+/// There is room for the job's process. The runner may hear this twice, if the service was restarted in between.
 void Simulation::start_job(ClientId id) {
     SimulatedRunner& runner = runner_of(id);
     runner.waits = false;
@@ -38,13 +38,13 @@ void Simulation::start_job(ClientId id) {
     schedule(Pending::Kind::kArrive, id, draw(options_.answer_delay_max));
 }
 
-/// The service sees its connection closed some time later.
+/// The runner ends. The service sees its connection closed some time later.
 void Simulation::end_runner(ClientId id) {
     if (!options_.announces || std::exchange(runner_of(id).gone, true)) return;
     schedule(Pending::Kind::kRunnerGone, id, draw(options_.notice_delay_max));
 }
 
-/// A process that it has started goes on without it.
+/// A process that the runner has started goes on without it.
 void Simulation::kill_runner(ClientId id) {
     const bool waits = at(id).phase == Phase::kAnnounced && !runner_of(id).started;
     if (waits) finish(id, Outcome::kKilled);
@@ -57,7 +57,7 @@ void Simulation::runner_is_gone(ClientId id) {
     with_shell([] {});
 }
 
-/// As the server does: a job is no more when its runner is gone and its clients are.
+/// As the server does: a job ends when its runner and its clients are gone.
 void Simulation::withdraw_ended_jobs() {
     std::erase_if(without_runner_, [&](ClientId id) {
         const bool ended = !shell_->find(id);

@@ -1,4 +1,4 @@
-// Who runs, and how fast: legs of several iterations on a device whose speed is shared.
+// Which clients run, and how fast: legs of several iterations on a device whose speed they share.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +22,7 @@ void Simulation::run_leg(ClientId id, Duration overhead) {
     resume_running(id);
 }
 
-/// It is to stop at the end of the iteration it is in.
+/// The client has to stop at the end of its current iteration.
 void Simulation::cut_leg(ClientId id) {
     update_rates();
     SimulatedClient& c = at(id);
@@ -48,7 +48,7 @@ void Simulation::stop_running(ClientId id) {
     for (Observer* observer : observers_) observer->ran({id, c.lane, c.segment_start, now()});
 }
 
-/// Brings everybody's work up to now, and their speed and finish in line with who runs.
+/// Updates the work of all running clients to now, and their speed and finish to who runs.
 void Simulation::update_rates() {
     double demand = 0;
     for (ClientId id : runners_) demand += occupancy(id);
@@ -72,7 +72,7 @@ Instant Simulation::next_finish() const {
     return first;
 }
 
-/// A leg is one iteration after another. The page of a client that is in one counts those that are done by now.
+/// Counts the iterations of a leg that are complete by now on the client's page.
 void Simulation::publish_iterations() {
     for (ClientId id : runners_) {
         SimulatedClient& c = at(id);

@@ -1,4 +1,4 @@
-// Breaks an engine on purpose, for canaries: it leaves a state behind as a bug of the engine would. Only the swarm uses it.
+// Breaks an engine on purpose, for canaries: it leaves the engine in a state as a bug would. Only the swarm uses it.
 #pragma once
 
 #include "core/engine.h"
@@ -9,12 +9,12 @@ class Saboteur {
 public:
     explicit Saboteur(const Engine& engine) : engine_(const_cast<Engine&>(engine)) {}  // the simulation owns it
 
-    /// Half of what a client has on the device counts as free.
+    /// The engine counts half of the client's memory on the device as free.
     void forget_half_of(ClientId id) {
         Client* client = engine_.clients_.find(id);
         if (client) engine_.set_reserved(*client, {client->reserved().count / 2});
     }
-    /// One that waits for its turn is taken to want nothing.
+    /// The engine forgets that the client waits for its turn.
     void forget_wish_of(ClientId id) {
         Client* client = engine_.clients_.find(id);
         if (client && client->turn() == Turn::kReady) engine_.move_turn(*client, Turn::kParked);

@@ -1,5 +1,5 @@
-// A simulated client: one process of a job, as that process would know itself. It speaks to the service only as the library
-// does, through its control page, its notifications and messages (src/attachment).
+// A simulated client: one process of a job, with what that process knows. It talks to the service only as the library does:
+// through its control page, notifications and messages (src/attachment).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace salus::sim {
 
-/// Of whom a page is, for whoever is told to wake its threads.
+/// A page that names its client, so that World::wake() knows whom to wake.
 struct OwnedPage : ControlPage {
     ClientId owner = kNoClient;
 };
@@ -44,7 +44,7 @@ struct SimulatedClient {
 
     Phase phase = Phase::kNotArrived;
     bool stopped = false;      ///< the process, by a signal
-    bool want_is_due = false;  ///< it was to begin while it was stopped
+    bool want_is_due = false;  ///< it should have begun while it was stopped
     bool refused = false;      ///< it could never fit, and ends
 
     // Its half of the protocol.
@@ -55,50 +55,50 @@ struct SimulatedClient {
     shell::ConnectionId connection = 0;
     bool connected = false;
     bool orphaned = false;             ///< its service is gone
-    bool notifies = false;             ///< a notification is under way; another one would say no more
+    bool notifies = false;             ///< a notification is under way; a second one would add nothing
     std::deque<wire::Message> outbox;  ///< under way to the service
-    Instant outbox_until{};            ///< messages keep their order
+    Instant outbox_until{};            ///< when the last one arrives: messages keep their order
 
-    // Its helper, which does one thing at a time.
+    // Its helper, which serves one request at a time.
     std::deque<wire::Message> inbox;
     attachment::Request doing;
     bool helper_busy = false;
-    bool helper_overdue = false;  ///< it would be done, but is stopped, or has to wait for a boundary
+    bool helper_overdue = false;  ///< it would be done, but the process is stopped, or it has to wait for a boundary
 
-    // Its turn, as the grant had it.
+    // Its turn, as granted.
     LaneId lane = kNoLane;
-    bool handover = false;  ///< another client ran there before
-    bool resumed = false;   ///< in this turn it went on after having been stopped or stalled
+    bool handover = false;  ///< another client ran in the lane before
+    bool resumed = false;   ///< in this turn it was stopped or stalled
     Bytes room;             ///< private memory that it may use
 
     // Its memory.
     Bytes persistent;  ///< true use now
-    Bytes unasked;     ///< of it, what it took without asking
+    Bytes unasked;     ///< the part of it that it took without asking
     Bytes ephemeral;
-    Bytes context;  ///< on the device for as long as the process lives
+    Bytes context;  ///< on the device as long as the process lives
     bool persistent_on_device = false;
-    bool has_run = false;  ///< and has its P somewhere
+    bool has_run = false;  ///< so its P exists, on the device or paged out
     bool paged = false;
     bool stays = false;            ///< is never paged out
     std::optional<Mapped> mapped;  ///< what it really has mapped
-    std::size_t growths = 0;       ///< of the job's, how many have come
+    std::size_t growths = 0;       ///< how many of the job's growths have happened
 
     // Its work.
-    std::uint64_t iterations = 0;  ///< done, in legs that have ended
-    std::uint64_t leg = 0;         ///< iterations that it is to run before it next has something to say
-    std::uint64_t published = 0;   ///< of the leg, those that its page counts already
-    double work_ns = 0;            ///< done of this leg, at full speed; negative: the switch is still being paid
+    std::uint64_t iterations = 0;  ///< completed in legs that have ended
+    std::uint64_t leg = 0;         ///< iterations to run until the client next has something to do but run
+    std::uint64_t published = 0;   ///< iterations of the leg that its page already counts
+    double work_ns = 0;            ///< work done of this leg, at full speed; negative: the switch is still being paid for
     double rate = 1;
-    Instant finish;  ///< of the leg, at the present rate
+    Instant finish;  ///< end of the leg at the current rate
     Instant segment_start;
     Duration ran;  ///< in segments that have ended
 
     control::Word word() const { return turn.word(); }
-    /// Its process is there.
+    /// Its process exists.
     bool here() const { return phase != Phase::kGone && phase != Phase::kNotArrived && phase != Phase::kAnnounced; }
     bool inside() const { return phase == Phase::kRunning || phase == Phase::kStalled; }
     bool runs() const { return phase == Phase::kRunning && !stopped; }
-    /// Of its own on the device: lanes and its context aside.
+    /// Its private memory on the device, without lanes and its context.
     Bytes private_use() const {
         if (!persistent_on_device) return {};
         const bool profiles = phase == Phase::kRunning && lane == kNoLane;

@@ -1,4 +1,4 @@
-// A job as the simulator and the job files know it.
+// A job of the simulator and of job files.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Growth {
     std::uint64_t from = 0;
     Bytes persistent;
     Bytes ephemeral;
-    bool asks = true;  ///< persistent memory: it asks first (Need), or is found out (Observe)
+    bool asks = true;  ///< for persistent memory first (Need); else it takes the memory and tells (Observe)
 };
 
 struct SimulatedJob {
@@ -31,16 +31,16 @@ struct SimulatedJob {
     UserId user{};
     Duration think;             ///< host time between iterations
     Duration startup;           ///< host time before the first iteration
-    double occupancy = 1.0;     ///< share of the device it can use alone
-    std::string command;        ///< what `salus bench` runs; empty: a stand-in. The simulator needs none
+    double occupancy = 1.0;     ///< share of the device that it can use alone
+    std::string command;        ///< what `salus bench` runs; empty: a stand-in. The simulator does not use it
     bool random_think = false;  ///< exponentially distributed with mean `think`: requests at random times
 
     // What the swarm adds.
     bool pageable = true;
-    double stated_share = 1.0;   ///< of its true P and T, where it states them
-    bool states_length = true;   ///< whether iterations is told
+    double stated_share = 1.0;   ///< if it states P and T: this share of the true values
+    bool states_length = true;   ///< it states the number of its iterations
     std::vector<Growth> growth;  ///< in order of `from`
-    Bytes context;               ///< what its process has on the device beside the memory that it manages
+    Bytes context;               ///< device memory of its process beside the memory that it manages
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }
 };

@@ -1,4 +1,4 @@
-// Time passes here: the earliest thing happens, the shell hears of it, and what the shell says reaches the clients.
+// Time passes here: the next thing happens, the shell hears of it, and the shell's messages reach the clients.
 #include "sim/simulation.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void Simulation::start_service() {
     for (const Recorded& early : std::exchange(early_, {})) recorded(early.event, now(), early.actions);
 }
 
-/// Clients learn of it at once; the roster is as the service left it when it last had nothing else to do.
+/// Clients notice at once. The roster is written first, as the service does whenever it has nothing else to do.
 void Simulation::kill_service(Duration down_for) {
     if (!shell_) return;
     shell_->quiet();
@@ -110,12 +110,12 @@ bool Simulation::step() {
     const Instant pending = queue_.empty() ? kNever : queue_.top().at;
     const Instant tick_at = shell_ ? std::min(shell_->due(), next_poll()) : kNever;
     const Instant next = std::min({finish, pending, tick_at});
-    // The shell may look at stopped processes for ever.
+    // The shell may look at stopped processes forever.
     constexpr std::size_t kIdleTicksMost = 50;
     const bool only_looks =
         finish == kNever && pending == kNever && idle_ticks_ > kIdleTicksMost && engine().deadline() == kNever;
     if (next == kNever || only_looks) {
-        // Nothing happens by itself, but what was to come after more events may still help.
+        // Nothing happens by itself, but a disturbance that was due after more events may still help.
         if (!more_to_come) return false;
         disturb(disturbances[next_disturbance_++]);
         return true;
@@ -150,7 +150,7 @@ void Simulation::grant_twice(const action::Grant& grant) {
     }
 }
 
-/// As if the engine had gone wrong in this event.
+/// Breaks the engine as a bug in handling this event would.
 void Simulation::sabotage(const Event& event) {
     Saboteur saboteur(engine());
     const auto* acknowledge = std::get_if<event::Acknowledge>(&event);
@@ -256,7 +256,7 @@ void Simulation::take_in_news() {
     }
 }
 
-/// The shell has made an event of something, and performed the actions; clients have not taken in any of it yet.
+/// The shell has fed an event and performed its actions; clients have not received anything of it yet.
 void Simulation::recorded(const Event& event, Instant when, std::span<const Action> actions) {
     if (!shell_) return early_.push_back({event, {actions.begin(), actions.end()}});
     ++result_.events;
@@ -283,7 +283,7 @@ void Simulation::publish_memory() {
     for (SimulatedClient& c : world_.clients) c.page->private_bytes = static_cast<std::uint64_t>(c.private_use().count);
 }
 
-/// A profiling client reserves all there is; what counts is what it uses.
+/// A profiling client reserves all free memory; here we count what it uses.
 void Simulation::note_memory() {
     Bytes in_use = engine().reserved();
     const Client* profiler = engine().profiling() == kNoClient ? nullptr : engine().find(engine().profiling());
@@ -294,7 +294,7 @@ void Simulation::note_memory() {
     result_.memory_peak = std::max(result_.memory_peak, in_use);
 }
 
-/// Nothing, if the shell does not know it (any more).
+/// Null if the shell does not know the client, or no longer.
 shell::Session* Simulation::session_of(ClientId id) {
     shell::Session* session = shell_ ? shell_->find(id) : nullptr;
     return session && session->connection == client(id).connection ? session : nullptr;
@@ -302,7 +302,7 @@ shell::Session* Simulation::session_of(ClientId id) {
 
 void Simulation::hear_message(ClientId id) {
     SimulatedClient& c = at(id);
-    if (c.outbox.empty()) return;  // it died, and with it what it had said
+    if (c.outbox.empty()) return;  // the client died, and its messages were lost
     const wire::Message message = c.outbox.front();
     c.outbox.pop_front();
     shell::Session* session = session_of(id);
@@ -325,7 +325,7 @@ void Simulation::tick() {
     forget_what_is_known();
 }
 
-/// Where the service polls, the simulator knows when there is something to see.
+/// The service polls; the simulator knows when there is something to see.
 Instant Simulation::next_poll() const {
     if (unheard_.empty() || !shell_->polls()) return kNever;
     Instant first = kNever;
@@ -344,7 +344,8 @@ void Simulation::forget_what_is_known() {
     });
 }
 
-/// The service looks at processes ten times a second while somebody waits. That is left out while there is nothing to see.
+/// The service looks at processes ten times a second while somebody waits. The simulator skips this if there is nothing to
+/// see.
 void Simulation::look_after_processes() {
     if (!shell_) return;
     const bool matters = std::any_of(world_.clients.begin(), world_.clients.end(), [&](const SimulatedClient& c) {

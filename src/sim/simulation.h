@@ -1,7 +1,7 @@
 // The simulator: the service's shell and engine and the clients' half of the protocol, driven through virtual time.
 //
-// What is made up is the world around them: processes and what they compute (clients.cpp), the device, connections and the
-// faults of all three (world.h). The device's speed is shared: clients that run at once slow each other down only when
+// Only the world around them is simulated: processes and what they compute (clients.cpp), the device, connections and the
+// faults of all three (world.h). Clients share the device's speed: clients that run at once slow each other down only if
 // their occupancies add up to more than 1.
 #pragma once
 
@@ -31,15 +31,15 @@ struct Disturbance {
         kContinue,
         kPause,  ///< by its user
         kResume,
-        kAdjust,        ///< to `priority` and `weight`
+        kAdjust,        ///< sets `priority` and `weight`
         kNeverPage,     ///< the client finds that it cannot be paged
         kTurnCost,      ///< the client finds that its turns cost `time`
-        kPolicy,        ///< to `policy`
+        kPolicy,        ///< sets `policy`
         kCapacity,      ///< others leave `capacity` of the device
         kContext,       ///< the client's context grows by `capacity`
         kNoLaneMemory,  ///< the device has no more memory for lanes ...
         kLaneMemory,    ///< ... and has some again
-        kServiceDies,   ///< and is started again after `time`
+        kServiceDies,   ///< the service is killed, and a new one starts after `time`
     };
     std::uint64_t at_event = 0;
     Kind kind{};
@@ -55,14 +55,14 @@ struct Disturbance {
 enum class Fault : std::uint8_t {
     kNone,
     kLosesAcknowledge,   ///< a client's answer about a lane does not arrive
-    kAcknowledgesEarly,  ///< a client says that it has given up part of its lane, and has not
+    kAcknowledgesEarly,  ///< a client says that it has given up part of its lane, but has not
     kLosesPagedIn,       ///< a client does not say that its memory is back
     kLosesNotice,        ///< the service is not told that a grant is back, or wanted
-    kLosesWake,          ///< a client is granted a turn and not woken
-    kKeepsGrant,         ///< a client overlooks that its grant is wanted back
+    kLosesWake,          ///< a client is granted a turn but not woken
+    kKeepsGrant,         ///< a client overlooks that the service wants its grant back
     kGrantsTwice,        ///< a second client gets the grant for a lane
     kCountsTwice,        ///< a client counts an iteration twice
-    kForgetsMemory,      ///< the engine takes half of the memory of a client that it has admitted for free
+    kForgetsMemory,      ///< the engine counts half of an admitted client's memory as free
     kForgetsWish,        ///< the engine forgets that a client wants to run
 };
 
@@ -70,19 +70,19 @@ struct SimulationOptions {
     EngineOptions engine;
     Duration switch_cost = microseconds(145);  ///< lost when a lane changes hands (H200 without MPS)
     double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
-    Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this long
-    Duration notice_delay_max;                 ///< the swarm: wake-ups and notifications take up to this long
-    bool asynchronous = false;                 ///< the device works on after an iteration has ended, as a GPU does
-    bool min_turn_is_fixed = true;             ///< else it follows what turns cost
-    double unclean_share = 0;                  ///< of boundaries at which something alive stays in the lane
-    double page_failure_share = 0;             ///< of page-outs
+    Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this time
+    Duration notice_delay_max;                 ///< the swarm: wake-ups and notifications take up to this time
+    bool asynchronous = false;                 ///< the device still works when an iteration has ended, as a GPU does
+    bool min_turn_is_fixed = true;             ///< else it follows the cost of turns
+    double unclean_share = 0;                  ///< share of boundaries at which the lane cannot be cleared
+    double page_failure_share = 0;             ///< share of page-outs that fail
     Fault fault = Fault::kNone;
     bool profiles_known = false;            ///< P and T are known on arrival
-    bool tells_usage = false;               ///< the device says what its processes use, as a GPU does
-    bool announces = false;                 ///< jobs are announced by runners, and attach when those are told to start them
-    std::optional<double> occupancy;        ///< overrides every job's
-    std::uint64_t seed = 1;                 ///< think times and delays
-    std::uint64_t events_max = 0;           ///< give up after so many; 0: never
+    bool tells_usage = false;               ///< the device reports the memory of its processes, as a GPU does
+    bool announces = false;                 ///< runners announce jobs, and start them when they are told to
+    std::optional<double> occupancy;        ///< overrides that of every job
+    std::uint64_t seed = 1;                 ///< for think times and delays
+    std::uint64_t events_max = 0;           ///< give up after so many events; 0: never
     std::vector<Disturbance> disturbances;  ///< in order of at_event
 };
 
@@ -106,7 +106,7 @@ struct SimulationResult {
     Bytes static_peak;  ///< what static partitioning would have needed: the most P + T present at once
     std::uint64_t events = 0;
     std::uint64_t iterations = 0;
-    bool finished = false;  ///< every job came to an end
+    bool finished = false;  ///< every job has ended
 };
 
 /// A stretch of time in which a client ran without a break.
@@ -120,38 +120,38 @@ struct Segment {
 class Simulation;
 using Phase = SimulatedClient::Phase;
 
-/// Looks on. All calls are optional to override.
+/// Watches a simulation. Overriding is optional for all calls.
 class Observer {
 public:
     virtual ~Observer() = default;
     virtual void after_event(const Event&, Instant, std::span<const Action>, const Simulation&) {}
-    /// The shell has done all that it had to do, and clients have taken in what it said.
+    /// The shell has finished, and clients have received its messages.
     virtual void after_call(const Simulation&) {}
     virtual void ran(const Segment&) {}
 };
 
 class Simulation {
 public:
-    /// `jobs`, the policies and the observers must outlive the simulation. SimulatedJob i is client i.
+    /// `jobs`, the policies and the observers must outlive the simulation. Job i is client i.
     Simulation(const SimulationOptions& options, std::span<const SimulatedJob> jobs, const Policy& policy,
                const Policy& fallback);
 
     void observe(Observer& observer) { observers_.push_back(&observer); }
 
-    /// `progress` is called now and then with the share of jobs that have ended.
+    /// Calls `progress` now and then with the share of jobs that have ended.
     SimulationResult run(const std::function<void(double)>& progress = {});
 
     const Engine& engine() const { return shell_->engine(); }
-    /// Of the present service, when it started.
+    /// The policy with which the current service started.
     const Policy& first_policy() const { return *first_policy_; }
-    /// That have been started so far.
+    /// The number of services started so far.
     std::size_t services() const { return services_; }
     std::span<const SimulatedJob> jobs() const { return jobs_; }
     const SimulatedClient& client(ClientId id) const { return world_.clients[index_of(id)]; }
     std::span<const SimulatedClient> clients() const { return world_.clients; }
     const SimulationOptions& options() const { return options_; }
     Instant now() const { return world_.now(); }
-    /// A client whose service is gone and that has not found the next one yet.
+    /// Whether some client has lost its service and not found the next one yet.
     bool anybody_is_orphaned() const;
     bool has_lane_memory() const { return world_.has_lane_memory(); }
 
@@ -160,13 +160,13 @@ private:
         enum class Kind : std::uint8_t {
             kAnnounce,       ///< a runner looks for a service, to announce its job
             kRunnerGone,     ///< the service sees a runner's connection closed
-            kArrive,         ///< a job's process is there
-            kBegin,          ///< the client's thread has done what it had to do on the host
+            kArrive,         ///< a job's process has started
+            kBegin,          ///< the client's thread has finished its work on the host
             kWake,           ///< the client's thread, which waits in begin(), looks at the word
-            kDrained,        ///< the device is done with what the client gave it
-            kHelperDone,     ///< the client's helper is done with what it was asked for
-            kNotice,         ///< a notification comes to the service
-            kMessage,        ///< a message of the client comes to the service
+            kDrained,        ///< the device has finished the client's work
+            kHelperDone,     ///< the client's helper has finished a request
+            kNotice,         ///< a notification of the client reaches the service
+            kMessage,        ///< a message of the client reaches the service
             kClosed,         ///< the service sees the client's connection closed
             kExited,         ///< the service sees the end of the client's process
             kEndAttachment,  ///< the client, whose service is gone, tries to leave its lane
@@ -181,13 +181,13 @@ private:
         bool operator>(const Pending& other) const { return at > other.at || (at == other.at && order > other.order); }
     };
 
-    // ---- simulation.cpp: time, and what comes to the service ----
+    // ---- simulation.cpp: time, and what reaches the service ----
     bool step();
     void happen(const Pending& pending);
     void disturb(const Disturbance& disturbance);
     void start_service();
     void kill_service(Duration down_for);
-    /// Every call into the shell. It sees pages as they are now; what it says is taken in by the clients right after.
+    /// Makes every call into the shell. The shell sees pages as of now; right after the call, clients receive its messages.
     template <typename Call>
     void with_shell(const Call& call) {
         publish_iterations();
@@ -280,11 +280,11 @@ private:
         Event event;
         std::vector<Action> actions;
     };
-    std::vector<Recorded> early_;  ///< what a shell did while it was being made
-    Statistics earlier_;           ///< of services that are gone
-    std::vector<ClientId> runners_;
-    std::vector<ClientId> without_runner_;  ///< whose jobs end with their clients
-    /// Holders that went from running to idle or back without a word to the service, and when it next looks at them.
+    std::vector<Recorded> early_;           ///< recorded while a shell was being constructed
+    Statistics earlier_;                    ///< of earlier services
+    std::vector<ClientId> runners_;         ///< clients that run
+    std::vector<ClientId> without_runner_;  ///< their jobs' runners are gone, so the jobs end with these clients
+    /// Holders that went from running to idle or back without telling the service, and when it next looks at them.
     struct Unheard {
         ClientId client;
         Instant look_at;
@@ -299,7 +299,7 @@ private:
     std::uint64_t next_order_ = 0;
     std::size_t next_disturbance_ = 0;
     std::size_t ended_ = 0;
-    std::size_t idle_ticks_ = 0;  ///< of the shell, in a row, that brought nothing about
+    std::size_t idle_ticks_ = 0;  ///< ticks of the shell in a row without an event
 };
 
 }  // namespace salus::sim

@@ -14,7 +14,7 @@
 namespace salus::sim {
 namespace {
 
-/// Claims that nobody starves, and lets whoever came first run to its end.
+/// Claims that nobody starves, but lets the first client run to its end.
 class Starver final : public Policy {
 public:
     Starver()
@@ -40,7 +40,7 @@ public:
     }
 };
 
-/// Ranks a client that has run for a while as no number at all.
+/// Ranks a client that has run for a while as NaN.
 class Divider final : public Policy {
 public:
     Divider() : Policy({.name = "divider", .good_for = "the tests", .bad_at = "everything", .time_sliced = true}) {}
@@ -85,8 +85,8 @@ SimulatedJob draw_job(Random& random, Bytes capacity, std::size_t index) {
     return job;
 }
 
-/// Processes have contexts, large or small ones, as on a GPU. Nobody pages out a client there, and none knows its P and T
-/// when it comes: of two that do, neither may fit beside the other's context.
+/// Processes have contexts, large or small, as on a GPU. There, no client is paged out, and none knows its P and T when it
+/// arrives: of two clients that do know them, neither may fit beside the other's context.
 void draw_contexts(Random& random, Scenario& scenario) {
     scenario.options.profiles_known = false;
     for (SimulatedJob& job : scenario.jobs) {
@@ -95,7 +95,7 @@ void draw_contexts(Random& random, Scenario& scenario) {
     }
 }
 
-/// Draws what happens from outside, and when.
+/// Draws the disturbances and their times.
 class DisturbanceDrawer {
 public:
     DisturbanceDrawer(Random& random, Scenario& scenario)

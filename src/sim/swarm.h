@@ -1,4 +1,4 @@
-// The swarm: random systems with random faults, one a seed, with the checkers on.
+// The swarm: random systems with random faults, one per seed, with the checkers on.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,8 @@ struct SwarmResult {
     SimulationResult run;
 };
 
-/// Runs one seed; with a canary that is a policy, under it from start to end. The first failed check ends the run. Unless
-/// `strict`, a policy that misbehaves is not a failed check: the engine falls back. REQUIRES: the check handler is
-/// throw_check_failure.
+/// Runs one seed. If the canary is a policy, the whole run uses it. The first failed check ends the run. If not `strict`, a
+/// misbehaving policy is not a failed check: the engine falls back. REQUIRES: the check handler is throw_check_failure.
 SwarmResult run_seed(std::uint64_t seed, const Canary* canary = nullptr, Observer* observer = nullptr, bool strict = true);
 
 }  // namespace salus::sim

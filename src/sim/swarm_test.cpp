@@ -22,7 +22,7 @@ private:
     CheckHandler old_ = nullptr;
 };
 
-/// Counts what becomes of jobs that are announced.
+/// Counts what becomes of announced jobs.
 struct StartCounter : Observer {
     void after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation&) override {
         const auto* announce = std::get_if<event::Announce>(&event);
@@ -67,7 +67,7 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
             refused += job.outcome == Outcome::kRefused ? 1u : 0u;
         }
     }
-    // A swarm that no longer meets these proves nothing.
+    // A swarm in which these no longer happen proves nothing.
     EXPECT_GT(sum.page_outs, 1000u);
     EXPECT_GT(sum.page_ins, 1000u);
     EXPECT_GT(sum.profiling_turns, 1000u);
@@ -115,7 +115,7 @@ TEST_F(Swarm, EveryCanaryIsCaught) {
 TEST_F(Swarm, FallsBackFromAPolicyThatMisbehavesAndGoesOn) {
     for (const Canary& canary : all_canaries()) {
         if (!canary.policy || canary.policy->info.starvation_free)
-            continue;  // it misleads, but breaks no rule that the engine could see
+            continue;  // it breaks its promise, but no rule that the engine checks
         std::uint64_t fallbacks = 0;
         for (std::uint64_t seed = 1; seed <= 300; ++seed) {
             const SwarmResult result = run_seed(seed, &canary, nullptr, /*strict=*/false);

@@ -56,8 +56,8 @@ std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const Simul
     std::stable_sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.start < b.start; });
 
     struct Row {
-        Instant taken_until;          ///< by a lane
-        Instant busy_until;           ///< by a segment
+        Instant taken_until;          ///< until when a lane has the row
+        Instant busy_until;           ///< until when a segment fills it
         std::vector<Instant> starts;  ///< of the segments of its lanes, in order
     };
     std::vector<Row> rows;
@@ -133,8 +133,8 @@ std::string format_time(Instant t) {
     return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-/// Hues a golden angle apart: neighbours differ most, and no number of jobs is special. In OKLCH, where equal lightness
-/// looks equally light, so that dark text is readable on all of them.
+/// Hues are a golden angle apart: neighbours differ most, for any number of jobs. The colours are in OKLCH, where equal
+/// lightness looks equally light, so that dark text is readable on all of them.
 std::string colour_of(std::size_t job) {
     constexpr std::array kLightness{0.75, 0.84, 0.70, 0.79};
     const double lightness = kLightness[job % kLightness.size()];
@@ -158,20 +158,20 @@ std::string colour_of(std::size_t job) {
 // ----------------------------------------------------------------------------------------------------------------- SVG
 
 // Note [Stacks]
-// A turn of at least a pixel is a rectangle of its own. Narrower turns would blend into a colour that is nobody's, and there
-// may be 100,000 of them. So a stretch of narrow turns is divided into columns, and in each the jobs' shares of its time are
-// stacked in order of job, idle time on top. A job's cells in a row make one path, and equal neighbours one cell. The size
-// of the picture is bounded by its width and its rows, not by the number of turns.
+// A turn at least a pixel wide is a rectangle of its own. Narrower turns would blend into a colour of no job, and there may
+// be 100,000 of them. So a stretch of narrow turns is divided into columns, and each column stacks the jobs' shares of its
+// time in order of job, idle time on top. A job's cells in a row make one path, and equal neighbours one cell. So the size
+// of the picture depends on its width and its rows, not on the number of turns.
 
 constexpr int kWidth = 1200;
 constexpr int kLeft = 68;
 constexpr int kPlotWidth = kWidth - kLeft - 28;
 constexpr int kColumnWidth = 2;
-constexpr double kGapMax = 4;    ///< idle pixels within a stretch
-constexpr int kSharePixels = 6;  ///< height of a stack for each share in it, or nobody could tell them apart
+constexpr double kGapMax = 4;    ///< at most so many idle pixels within a stretch
+constexpr int kSharePixels = 6;  ///< of height for each share that a stack may have, so that shares can be told apart
 constexpr int kLabelHeight = 14;
-constexpr double kRowsOfPixels = 8;        ///< with more rows than this, only wider turns have a rectangle: some 1 MB in all
-constexpr std::size_t kTurnsMany = 1'000;  ///< a row of so many deserves more height
+constexpr double kRowsOfPixels = 8;        ///< with more rows, only wider turns have a rectangle: about 1 MB in total
+constexpr std::size_t kTurnsMany = 1'000;  ///< with more turns in a panel's first row, rows may be higher
 constexpr std::string_view kOthersColour = "#b8bcc2";
 constexpr std::string_view kStyle =
     "<style>text{font-family:system-ui,-apple-system,'Segoe "
@@ -185,7 +185,7 @@ struct Band {
     int height = 0;
 };
 
-/// Where a job has the same place in the stacks of neighbouring columns.
+/// A range of neighbouring columns in whose stacks a job has the same place.
 struct Run {
     double left = 0;
     double right = 0;
@@ -209,11 +209,11 @@ struct Area {
     }
 };
 
-using Shares = std::map<std::size_t, double>;  ///< of a column's time, by job
+using Shares = std::map<std::size_t, double>;  ///< each job's share of a column's time
 
-/// What of a column is drawn: the largest shares, and the rest as that of `others`, a job after all jobs. Where many jobs
-/// have about the same share, chance would pick others in every column; so the largest are those of the recent columns, and
-/// whoever was drawn there has the advantage.
+/// The shares of a column that are drawn: the largest ones, and the rest as the share of `others`, a job after all jobs. If
+/// many jobs have about the same share, chance would pick different ones in every column. So the largest are chosen over the
+/// recent columns, and a job that was drawn there has the advantage.
 Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std::size_t others) {
     for (auto& [job, share] : recent) share *= 0.95;
     std::erase_if(recent, [](const auto& entry) { return entry.second < 1e-6; });
@@ -237,7 +237,7 @@ double text_width(std::string_view text) {
 struct Picture {
     std::span<const SimulatedJob> jobs;
     std::int64_t end_ns = 1;
-    double wide_min = 1;  ///< pixels of a turn with a rectangle of its own
+    double wide_min = 1;  ///< least width in pixels of a turn with a rectangle of its own
     std::string out = {};
     bool has_stacks = false;
     bool has_others = false;
@@ -253,7 +253,7 @@ struct Picture {
     void add_legend(int y);
 };
 
-/// The name if there is room, its first word if there is room for that, else nothing.
+/// Adds the name if there is room, else its first word if there is room for that, else nothing.
 void Picture::add_label(std::string_view name, const Run& place) {
     const double room = place.right - place.left - 8;
     if (text_width(name) > room) name = name.substr(0, name.find(' '));
@@ -316,7 +316,7 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
         }
     }
     const auto shares_max = static_cast<std::size_t>(band.height / kSharePixels);
-    edges.back() = std::max(right, left + 1);  // a lone turn, however short, can be seen
+    edges.back() = std::max(right, left + 1);  // even a very short lone turn is visible
     for (std::size_t i = 0; i < columns.size(); ++i) {
         const int bottom = band.top + band.height;
         double sum = 0;
@@ -350,7 +350,7 @@ void Picture::add_area(std::size_t job, const Area& area) {
     add_labels(jobs[job].name, area.runs);
 }
 
-/// A label wherever neighbouring runs have enough height in common.
+/// Adds a label wherever neighbouring runs have enough height in common.
 void Picture::add_labels(std::string_view name, std::span<const Run> runs) {
     for (std::size_t i = 0; i < runs.size();) {
         Run common = runs[i];
@@ -364,7 +364,7 @@ void Picture::add_labels(std::string_view name, std::span<const Run> runs) {
     }
 }
 
-/// The smallest round step that makes at most 12 of them.
+/// The smallest round step that makes at most 12 ticks.
 Duration tick_step(std::int64_t end_ns) {
     std::vector<Duration> steps;
     for (Duration decade = microseconds(1); decade < seconds(10); decade = decade * 10) {
@@ -425,7 +425,7 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Simulate
     picture.wide_min = std::max(1.0, static_cast<double>(rows_in_all) / kRowsOfPixels);
     const int top = 36;
     int bottom = top;
-    std::string below;  // what the grid is drawn on
+    std::string below;  // drawn below the grid
     for (std::size_t i = 0; i < panels.size(); ++i) {
         int y = i == 0 ? top : bottom + 36;
         add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y - 8, escape_xml(panels[i].title));

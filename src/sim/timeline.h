@@ -1,6 +1,6 @@
-// A timeline of one run or several: who ran when, and in which lane.
+// A timeline of one or several runs: who ran when, and in which lane.
 //
-// Pure: strings come out, and what becomes of them is the caller's business. Names are UTF-8.
+// Pure: returns strings. Names are UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +33,13 @@ struct Panel {
 };
 
 // Note [Rows]
-// Lanes come and go and their ids are never reused, so neither picture can have a band a lane. A lane takes the lowest row
-// that is free and keeps it from its first segment to its last. A profiling turn has no lane: it goes to the lowest row in
-// which nothing runs meanwhile, so into the pause of a lane if there is one.
+// Lanes come and go and their ids are never reused, so neither picture can have one band per lane. A lane takes the lowest
+// free row and keeps it from its first segment to its last. A profiling turn has no lane: it goes to the lowest row in which
+// nothing runs meanwhile, which may be the pause of a lane.
 
-/// The panels one below the other on a common time axis, 1200 px wide, a band for each row and a colour for each job.
-/// Turns too short for a rectangle of their own become stacks of their jobs' shares of the time, so that the picture stays
-/// readable and small (some 100 kB for each panel) however often a policy switches.
+/// The panels one below the other on a common time axis, 1200 px wide, with a band for each row and a colour for each job.
+/// Turns too short for a rectangle of their own become stacks of their jobs' shares of the time. So the picture stays
+/// readable and small (about 100 kB for each panel) however often a policy switches.
 /// REQUIRES: every segment's client is one of `jobs`.
 std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs);
 

@@ -73,7 +73,7 @@ std::vector<std::smatch> matches(const std::string& text, const std::regex& patt
     return {std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator()};
 }
 
-/// Every tag closed in order, values quoted (and none that needs escaping), no stray < or &.
+/// Every tag is closed in order, values are quoted and contain nothing that needs escaping, and there is no stray < or &.
 bool is_well_formed(const std::string& xml) {
     static const std::regex tag(R"re(<(/?)([a-z]+)((?: [a-zA-Z:-]+="")*)(/?)>)re");
     static const std::regex text(R"re((?:[^<>&]|&(?:amp|lt|gt|quot);)*)re");
@@ -86,7 +86,7 @@ bool is_well_formed(const std::string& xml) {
         if (left == xml.cend()) break;
         const auto right = std::find(left, xml.cend(), '>');
         if (right == xml.cend()) return false;
-        std::string bare;  // without the values: a long path is too much for std::regex
+        std::string bare;  // without the values, because a long path is too much for std::regex
         bool quoted = false;
         for (const char c : std::string(left, right + 1)) {
             if (quoted && (c == '<' || c == '&')) return false;
@@ -110,7 +110,7 @@ std::string svg_of(std::vector<Segment> segments, std::span<const SimulatedJob> 
     return timeline_svg({&panel, 1}, jobs);
 }
 
-/// Takes turns: client i for turns[i], over and over, in one lane.
+/// Clients take turns in one lane, over and over: client i for turns[i].
 std::vector<Segment> taking_turns(std::span<const Duration> turns, Duration pause, std::size_t count) {
     std::vector<Segment> segments;
     Duration now;
@@ -315,7 +315,7 @@ TEST(TimelineSvg, SmallSharesAreDrawnAsOthers) {
     many[37] = milliseconds(60);
     const std::string svg = svg_of(taking_turns(many, {}, 100'000), numbered_jobs(60));
     EXPECT_EQ(count_of(svg, "<title>other jobs</title>"), 1u);
-    EXPECT_LE(count_of(svg, "</title></path>"), 25u);  // the choice is steady, once it has settled
+    EXPECT_LE(count_of(svg, "</title></path>"), 25u);  // the choice soon becomes steady
     const auto cells = matches(svg, std::regex("M([0-9.]+) [0-9]+h([0-9.]+)v"));
     const auto in_column = std::count_if(cells.begin(), cells.end(), [](const std::smatch& cell) {
         return std::stod(cell[1]) <= 601 && 601 < std::stod(cell[1]) + std::stod(cell[2]);

@@ -1,5 +1,5 @@
-// Keeps a trace of a run: every event and what the engine made of it (core/trace.h). If the service was started anew in
-// between, it is that of the last one.
+// Records the trace of a run: every event and the engine's actions (core/trace.h). If the service was restarted, the trace
+// is that of the last service.
 #pragma once
 
 #include <string>

@@ -13,14 +13,14 @@ namespace salus::sim {
 namespace {
 
 // Note [Where the figures come from]
-// P, T and iteration times: the jobs of the Salus paper's Table 2 (MLSys 2020) with published run times, on its P100. Its MB
-// are taken as MiB, which errs on the safe side.
+// P, T and iteration times: the jobs of the Salus paper's Table 2 (MLSys 2020) with published run times, on its P100. We
+// read its MB as MiB, which errs on the safe side.
 // Occupancy: Gavel's measured pairs of jobs on one P100 (stanford-futuredata/gavel, MIT). Under our model two jobs that run
 // together reach a throughput of 2 / max(1, a + b) of one alone; fitting a and b over all 340 measured pairs (root mean
 // square error 0.12) gives ResNet-18 0.835, 0.845, 0.855 (batch 32, 64, 128) and ResNet-50 0.895, 0.92, 1.0 (batch 32, 64,
-// 128). Small convolutional networks (alexnet, googlenet, overfeat) are taken to be like ResNet-18, the others like
-// ResNet-50, each at the nearest batch; superres like CycleGAN, the one image-to-image network measured (1.0).
-// bench/fit_occupancy.py makes these figures from the data.
+// 128). We treat small convolutional networks (alexnet, googlenet, overfeat) like ResNet-18, the others like ResNet-50, each
+// at the nearest batch; superres like CycleGAN, the only measured image-to-image network (1.0).
+// bench/fit_occupancy.py computes these figures from the data.
 
 struct Model {
     std::string_view name;
@@ -50,8 +50,8 @@ constexpr auto kTrainingModels = std::to_array<Model>({
     {"vgg19_100", 663.0, 9119.8, 770.2, 1.0},
 });
 
-// The paper's 100-job trace as recovered from the fifo curve of its Fig. 7: device seconds of each job, in order of arrival.
-// A reconstruction: the trace itself was never published, and which model each job was is not known.
+// The paper's 100-job trace, reconstructed from the fifo curve of its Fig. 7: device seconds of each job, in order of
+// arrival. The trace itself was never published, and the model of each job is not known.
 constexpr auto kRecoveredServiceSeconds = std::to_array<double>({
     49.0, 3005.8, 113.8, 35.8,  544.8, 41.8,  333.8, 48.8,  173.8,  31.8, 60.8,  1681.8, 56.8,  59.8,  34.8,  46.8,  245.8,
     84.8, 134.8,  59.8,  42.8,  692.8, 42.8,  400.8, 29.8,  519.8,  43.8, 31.8,  30.8,   60.8,  77.8,  50.8,  44.8,  224.8,
@@ -119,7 +119,7 @@ std::vector<SimulatedJob> tuning(const Model& model, std::size_t count) {
     return jobs;
 }
 
-// The iteration time of superres is not published; 50 ms is assumed, and no ratio between policies depends on it much.
+// The iteration time of superres is not published. We assume 50 ms; no ratio between policies depends on it much.
 std::vector<SimulatedJob> tuning_superres(std::size_t count, std::uint64_t) {
     return tuning({"superres_128", 60.4, 993.0, 50.0, 1.0}, count);
 }
@@ -128,7 +128,7 @@ std::vector<SimulatedJob> tuning_resnet50(std::size_t count, std::uint64_t) {
     return tuning({"resnet50_50", 339.0, 6217.6, 225.7, 0.92}, count);
 }
 
-// Request times are not published either: 10 ms on the device and one request a second are assumed.
+// Request times are not published either. We assume 10 ms on the device and one request per second.
 std::vector<SimulatedJob> inference_42(std::size_t count, std::uint64_t seed) {
     Random random(seed);
     std::vector<SimulatedJob> jobs;

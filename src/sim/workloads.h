@@ -1,4 +1,4 @@
-// Built-in workloads. docs/simulator.md says where their figures come from and what is assumed.
+// Built-in workloads. docs/simulator.md says where their figures come from, and what we assume.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct WorkloadInfo {
 
 std::span<const WorkloadInfo> all_workloads();
 
-/// "NAME" or "NAME:N", N being the number of jobs.
+/// `spec` is "NAME" or "NAME:N"; N is the number of jobs.
 Result<std::vector<SimulatedJob>> make_workload(std::string_view spec, std::uint64_t seed);
 
 }  // namespace salus::sim

@@ -77,7 +77,7 @@ std::size_t World::pieces_for(Bytes size) const {
     return static_cast<std::size_t>((size.count + kPiece.count - 1) / kPiece.count);
 }
 
-/// What is given back must be nobody's any more: it may be another's at once.
+/// No client may still have the trimmed memory mapped: another may get it at once.
 void World::trim(LaneId lane, Bytes size) {
     const bool free = std::all_of(clients.begin(), clients.end(), [&](const SimulatedClient& c) {
         return !c.here() || !c.connected || c.mapped_size(lane) <= size;
@@ -90,8 +90,8 @@ bool World::is_mapped_in(int pid) const {
     return c.here() && c.mapped.has_value();
 }
 
-/// As a GPU tells it. Clients say on their pages what they manage: nothing of that is behind windows of theirs here, so all
-/// that is seen of a client is its context.
+/// As a GPU reports it. Simulated clients have no memory behind windows (held_bytes is 0), so the usage of a client is its
+/// context alone.
 std::optional<shell::DeviceMemory::Usage> World::usage(const std::vector<int>& pids) const {
     if (!others_) return std::nullopt;
     Usage usage{*others_, {}};

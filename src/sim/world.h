@@ -1,5 +1,5 @@
-// The simulated world: what the service's machine is to the shell. Virtual time, the processes of the clients, the memory of
-// a device, and connections that keep what the shell sends until the simulation delivers it.
+// The simulated world: the machine as the shell sees it. It has virtual time, the clients' processes, a device's memory, and
+// connections that keep the shell's messages until the simulation delivers them.
 #pragma once
 
 #include <algorithm>
@@ -31,33 +31,33 @@ public:
 
     shell::Ports ports() { return {*this, *this, *this, *this, *this}; }
 
-    /// Process i + 1 is that of client i.
+    /// Client i has pid i + 1.
     std::vector<SimulatedClient> clients;
     std::vector<SimulatedRunner> runners;
     Instant now() const override { return now_; }
     void pass_time_until(Instant at) { now_ = std::max(now_, at); }
 
-    /// A way to a client that attaches.
+    /// Opens a connection to a client that attaches.
     shell::ConnectionId connect(ClientId client);
-    /// A way to the runner of a client's job.
+    /// Opens a connection to the runner of a client's job.
     shell::ConnectionId connect_runner(ClientId client);
     static shell::ProcessId process_of(ClientId client) { return {static_cast<int>(index_of(client)) + 1, 0}; }
 
     struct Mail {
         ClientId to = kNoClient;
-        bool to_runner = false;  ///< of that client's job
+        bool to_runner = false;  ///< to the runner of that client's job
         wire::Message message;
     };
-    /// What the shell has sent, and whom it has woken, since the last call.
+    /// What the shell has sent since the last call, and whom it has woken.
     std::vector<Mail> take_mail() { return std::exchange(mail_, {}); }
     std::vector<ClientId> take_woken() { return std::exchange(woken_, {}); }
     bool has_news() const { return !mail_.empty() || !woken_.empty(); }
 
-    /// Processes that are no clients use this much of the device from now on.
+    /// From now on, processes that are not clients use this much of the device.
     void set_others(Bytes others) { others_ = others; }
     void set_has_lane_memory(bool has) { has_lane_memory_ = has; }
     bool has_lane_memory() const { return has_lane_memory_; }
-    /// All connections are closed, and what was under way is lost.
+    /// Closes all connections. Messages under way are lost.
     void cut_connections();
 
 private:
@@ -93,7 +93,7 @@ private:
     /// The other end of a connection.
     struct Peer {
         ClientId client;
-        bool is_runner = false;  ///< of that client's job
+        bool is_runner = false;  ///< the runner of that client's job
     };
     bool is_open(shell::ConnectionId connection) const;
 

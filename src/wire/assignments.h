@@ -1,5 +1,5 @@
-// What `salus set` changes: the command line reads it to tell its user, and the service checks it because it believes
-// nobody.
+// The settings of a job that `salus set` changes. The command line checks them to tell its user at once; the service checks
+// them again because it trusts no peer.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace salus::wire {
 
-/// What the service takes, however it is told.
+/// The values that the service accepts, from any message.
 inline constexpr double kWeightMin = 1e-6;
 inline constexpr double kWeightMax = 1e6;
 inline constexpr std::int32_t kPriorityMax = 1'000'000;  ///< and its negative
@@ -25,11 +25,11 @@ struct Assignments {
     std::optional<std::uint64_t> iterations = {};
 };
 
-/// "priority=5", "weight=0.5", "iterations=100", at least one of them. An error gives the range.
+/// Reads "priority=5", "weight=0.5", "iterations=100"; needs at least one of them. An error states the range.
 Result<Assignments> parse_assignments(const std::vector<std::string_view>& words);
 
 SetJob set_job(const JobReference& job, const Assignments& wanted);
-/// An error as from parse_assignments().
+/// Fails with the same errors as parse_assignments().
 Result<Assignments> assignments_in(const SetJob& message);
 
 }  // namespace salus::wire

@@ -1,7 +1,7 @@
 // The control word: who may run, in one 64-bit word that client and service change by compare-and-swap only.
 //
-// Pure transition functions; the atomics and system calls around them are in client/turns.cpp and shell/actions.cpp.
-// The whole protocol is checked over all interleavings by control_word_model_test.cpp.
+// These transition functions are pure. attachment/turn_steps.cpp and shell/actions.cpp apply them to the word;
+// client/turns.cpp waits. control_word_model_test.cpp checks the whole protocol over all interleavings.
 //
 //                 grant                begin                leave (the last thread)
 //   kFree+want ----------> kGranted ----------> kRunning(n) ------------------------> kBoundary
@@ -18,9 +18,10 @@
 // Who makes which step:   client threads: begin, leave, settle    helper: acknowledge    service: grant, take_back
 //
 // Note [Nobody misses a wake-up]
-// A thread that has to wait first sets `want` in the very word it then waits on, so it sleeps only while the word still says
-// that it waits. Each step away from such a word either is the service's grant, which always wakes, or is made by the client
-// itself and says `wake`. A step that the service must learn of says `notify`; the socket keeps it until it is read.
+// A thread that has to wait first sets `want`, then waits on that same word. So it sleeps only while the word still says
+// that it waits. Two kinds of steps change such a word: the service's grant, which always wakes the client's threads, and
+// steps of the client itself, which return `wake`. A step that the service must hear of returns `notify`; a socket keeps the
+// notification until the service reads it.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +33,18 @@ enum class State : std::uint8_t {
     kFree,      ///< no grant
     kGranted,   ///< a grant that no thread has taken up yet; at least one iteration follows
     kRunning,   ///< `inside` threads are inside an iteration
-    kBoundary,  ///< the last thread came out and tidies up: evacuates, learns
+    kBoundary,  ///< the last thread has left the iteration and tidies up: evacuates, learns
     kIdle,      ///< the grant is kept; the lane is clean
-    kRevoked,   ///< taken back while idle; the helper still has to see the device's work end
+    kRevoked,   ///< taken back while idle; the helper must still wait for the device's work to end
 };
 
-/// The word, taken apart.
+/// The fields of the word.
 struct Word {
     State state = State::kFree;
     bool yield = false;        ///< the service wants the grant back at the boundary
     bool want = false;         ///< a thread waits for the right to begin
-    bool kept = false;         ///< kGranted only: something alive in the lane could not be moved out; not to be taken back
-    bool drained = false;      ///< kIdle only: no device work is in flight, so the grant can be taken without the helper
+    bool kept = false;         ///< kGranted only: the lane could not be cleared; the grant must not be taken back
+    bool drained = false;      ///< kIdle only: no device work is in flight; the service needs no helper to take the grant
     std::uint16_t inside = 0;  ///< kRunning only: threads inside an iteration
     std::uint32_t epoch = 0;   ///< counts grants
 
@@ -51,13 +52,13 @@ struct Word {
     constexpr bool holds() const { return state != State::kFree && state != State::kRevoked; }
 };
 
-/// State, flags and count are in the lower half, which is what a futex can wait on.
+/// State, flags and count are in the lower 32 bits, because a futex waits on 32 bits.
 constexpr std::uint64_t pack(const Word& w) {
     return static_cast<std::uint64_t>(w.state) | std::uint64_t{w.yield} << 3 | std::uint64_t{w.want} << 4 |
            std::uint64_t{w.kept} << 5 | std::uint64_t{w.drained} << 6 | std::uint64_t{w.inside} << 8 |
            std::uint64_t{w.epoch} << 32;
 }
-/// Any value unpacks: a client can write what it likes. States that do not exist read as kFree.
+/// Accepts any value, because a client can write any. Unknown states read as kFree.
 constexpr Word unpack(std::uint64_t packed) {
     const auto state = static_cast<std::uint8_t>(packed & 7);
     return {state <= static_cast<std::uint8_t>(State::kRevoked) ? static_cast<State>(state) : State::kFree,
@@ -73,12 +74,12 @@ constexpr Word unpack(std::uint64_t packed) {
 
 struct Begin {
     Word next;
-    bool entered = false;  ///< the thread is inside an iteration; else it waits until the word is another
-    bool notify = false;   ///< the service is to be told that this client wants to run
+    bool entered = false;  ///< the thread is inside an iteration; else it waits until the word changes
+    bool notify = false;   ///< tell the service that this client wants to run
 };
 
-/// `insist`: enter an iteration that another thread is in even if the grant is wanted back. For a thread that has waited for
-/// very long: the one inside may be waiting for it.
+/// `insist`: join an iteration in progress even if the service wants the grant back. For a thread that has waited very long:
+/// the thread inside may be waiting for it.
 constexpr Begin begin(Word w, bool insist = false) {
     switch (w.state) {
         case State::kIdle:
@@ -107,7 +108,7 @@ struct Leave {
     bool last = false;  ///< this is a boundary: the caller tidies up and then settles
 };
 
-/// Nothing if no thread is inside: a misuse of ours or of the caller's.
+/// Nothing if no thread is inside, which is a misuse by us or by the caller.
 constexpr std::optional<Leave> leave(Word w) {
     if (w.state != State::kRunning || w.inside == 0) return std::nullopt;
     if (--w.inside > 0) return Leave{w, false};
@@ -122,7 +123,8 @@ struct Settle {
 };
 
 /// REQUIRES: kBoundary; and drained if the word says yield.
-/// `lane_clean` is false when something alive could not be moved out of the lane: then the grant stays, yield or not.
+/// `lane_clean` is false when the lane could not be cleared: of live blocks, or of work that cannot be waited for. Then the
+/// client keeps the grant, even if the word says yield.
 constexpr Settle settle(Word w, bool drained, bool lane_clean) {
     if (w.yield && lane_clean) {
         w.state = State::kFree;
@@ -139,8 +141,9 @@ constexpr Settle settle(Word w, bool drained, bool lane_clean) {
 
 // ------------------------------------------------------------------------------------------------------------ helper
 
-/// The device's work has ended; the service is to be told. Nothing if the word is not revoked.
-/// REQUIRES: the helper saw the word revoked before it drained: a late message must not acknowledge the next revocation.
+/// The device's work has ended; the caller tells the service. Nothing if the word is not revoked.
+/// REQUIRES: the helper saw the word revoked before it drained. Otherwise a late message could acknowledge the next
+/// revocation.
 constexpr std::optional<Word> acknowledge(Word w) {
     if (w.state != State::kRevoked) return std::nullopt;
     w.state = State::kFree;
@@ -167,7 +170,7 @@ struct TakeBack {
     } outcome{};
 };
 
-/// `may_retract`: a grant that nobody has taken up may be taken back, too (the client is stopped).
+/// `may_retract`: also take back a grant that no thread has taken up yet (the client is stopped).
 constexpr TakeBack take_back(Word w, bool may_retract) {
     using enum TakeBack::Outcome;
     switch (w.state) {
@@ -183,7 +186,7 @@ constexpr TakeBack take_back(Word w, bool may_retract) {
             if (may_retract && !w.kept) {
                 w.state = State::kFree;
                 w.yield = false;
-                w.want = true;  // whoever it was meant for still waits
+                w.want = true;  // the thread that it was meant for still waits
                 return {w, kTaken};
             }
             break;

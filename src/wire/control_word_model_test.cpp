@@ -1,14 +1,13 @@
 // Checks the protocol of the control word over all interleavings: two clients, their helpers and the service.
 //
-// Every world that can be reached is visited, breadth first, so a counterexample is as short as can be. Each atomic
-// operation is one step: a compare-and-swap (it retries with the fresh word, so its success is all there is to it), a
-// notification, a futex's comparison, a wake-up, a message, a read. Whatever a policy or a client decides, here it may go
-// either way.
+// The search visits every reachable world, breadth first, so it finds a shortest counterexample. Each atomic operation is
+// one step: a compare-and-swap (a failed one retries with the fresh word, so only its success counts), a notification, a
+// futex's comparison, a wake-up, a message, a read. Where a policy or a client decides, the search follows every choice.
 //
 // Note [What the model leaves out]
 // The epoch, which no futex sees and which would make the worlds infinitely many; crashes and restarts; words that a client
-// makes up. Nothing is said of fairness: a begin() that enters although the word says yield passes. Of the two clients only
-// A is asked again for what is revoked already; both are in the disabled test, which takes some seconds.
+// makes up. The model does not check fairness: it accepts a begin() that enters although the word says yield. Only client A
+// is asked again for a grant that is already revoked. The disabled test does this for both clients and takes some seconds.
 #include "wire/control_word.h"
 
 #include <algorithm>
@@ -35,7 +34,7 @@ namespace {
 constexpr std::size_t kClients = 2;
 constexpr std::array<std::size_t, kClients> kThreads{2, 1};
 
-/// The real functions, and what the code around them is trusted with. A seeded bug replaces one of these.
+/// The real functions, and what the code around them must do. A seeded bug replaces one of these.
 struct Protocol {
     Begin (*begin)(Word) = [](Word w) { return control::begin(w); };
     std::optional<Leave> (*leave)(Word) = control::leave;
@@ -45,16 +44,16 @@ struct Protocol {
     TakeBack (*take_back)(Word, bool may_retract) = control::take_back;
     bool service_wakes = true;                 ///< after a grant
     bool helper_looks = true;                  ///< before it drains: see Note [A late message]
-    std::array<bool, kClients> asked_again{};  ///< the service may take back once more what is revoked already
+    std::array<bool, kClients> asked_again{};  ///< the service may take back a grant that is already revoked
 };
 
 // --------------------------------------------------------------------------------------------------------- the world
 
 enum class At : std::uint8_t {
-    kOutside,   ///< between end() and begin(), for as long as it likes
+    kOutside,   ///< between end() and begin(), for any time
     kBegin,     ///< woken, about to read the word
-    kAsk,       ///< is to wait; owes the service a notification first
-    kCompare,   ///< is to wait if the word is still the one it has seen
+    kAsk,       ///< will wait; owes the service a notification first
+    kCompare,   ///< will wait if the word is still the one that it has seen
     kAsleep,    ///< in the futex
     kInside,    ///< inside an iteration
     kBoundary,  ///< was the last to leave
@@ -67,12 +66,12 @@ enum class View : std::uint8_t { kParked, kReady, kHolding };
 enum class Service : std::uint8_t { kLoop, kRead, kWake, kSend };
 
 struct Client {
-    std::uint16_t word = 0;               ///< what the futex sees; so few threads leave the higher bits alone
-    std::array<std::uint16_t, 2> seen{};  ///< what a thread compares with; else 0
+    std::uint16_t word = 0;               ///< what the futex sees; with so few threads, 16 bits are enough
+    std::array<std::uint16_t, 2> seen{};  ///< what a thread is about to compare with; else 0
     std::array<At, 2> at{};
     Helper helper{};
     View view{};             ///< what the service knows
-    bool notified = false;   ///< the eventfd
+    bool notified = false;   ///< a notification to the service is unread
     bool message = false;    ///< to the helper
     bool in_flight = false;  ///< since the last boundary: device work goes on
     bool unclean = false;    ///< since the last boundary: something has stayed in the lane
@@ -89,7 +88,7 @@ struct Client {
 struct World {
     std::array<Client, kClients> clients;
     Service service{};
-    std::uint8_t served = 0;  ///< the client that the service is busy with; in its loop 0
+    std::uint8_t served = 0;  ///< the client that the service is busy with; 0 in its loop
 
     bool operator==(const World&) const = default;
 };
@@ -120,7 +119,7 @@ std::string describe(const World& world) {
 
 // -------------------------------------------------------------------------------------------------------- properties
 
-/// A thread is on its way to the grant. One that was kept is the client's own and waits for its next begin().
+/// True if a thread will take up the grant. A kept grant waits for the client's next begin().
 bool will_be_taken_up(const Client& client, std::size_t threads, bool wake_pending) {
     for (std::size_t t = 0; t < threads; ++t) {
         const At at = client.at[t];
@@ -131,7 +130,7 @@ bool will_be_taken_up(const Client& client, std::size_t threads, bool wake_pendi
     return false;
 }
 
-/// What is wrong with a world, or nothing.
+/// What is wrong with a world; null if nothing is.
 const char* violation(const World& world) {
     for (std::size_t c = 0; c < kClients; ++c) {
         const Client& client = world.clients[c];
@@ -156,7 +155,7 @@ const char* violation(const World& world) {
 
 struct Finding {
     std::string what;   ///< empty: nothing is wrong
-    std::string trace;  ///< how it comes to that
+    std::string trace;  ///< the steps that lead there
     std::size_t worlds = 0;
     std::size_t steps = 0;
 };
@@ -187,7 +186,7 @@ private:
     static constexpr std::uint8_t kNobody = kClients;
     struct Edge {
         std::uint32_t from, to;
-        std::uint8_t newcomer;  ///< the client of which a thread has just called begin(), or kNobody
+        std::uint8_t newcomer;  ///< the client whose thread has just called begin(), or kNobody
     };
     struct Origin {
         std::uint32_t from;
@@ -196,7 +195,7 @@ private:
     };
 
     void visit(World world, const char* step, std::uint8_t c, std::uint8_t newcomer = kNobody) {
-        Client& twins = world.clients[0];  // it is all one which of two threads is which: that halves the worlds
+        Client& twins = world.clients[0];  // its two threads are interchangeable: sorting them halves the worlds
         if (std::pair(twins.at[0], twins.seen[0]) > std::pair(twins.at[1], twins.seen[1])) {
             std::swap(twins.at[0], twins.at[1]);
             std::swap(twins.seen[0], twins.seen[1]);
@@ -225,7 +224,7 @@ private:
                 client.set(begin.next);
                 client.seen[t] = begin.entered ? std::uint16_t{0} : client.word;
                 at = begin.entered ? At::kInside : begin.notify ? At::kAsk : At::kCompare;
-                if (begin.entered) client.in_flight = client.unclean = false;  // its next boundary tells
+                if (begin.entered) client.in_flight = client.unclean = false;  // set again at its next boundary
                 return visit(world, begin.entered ? "begin: enters" : "begin: has to wait", c, newcomer);
             }
             case At::kAsk: client.notified = true; return go(At::kCompare, "notifies: it wants to run");
@@ -235,7 +234,7 @@ private:
             case At::kAsleep: return;
             case At::kInside: {
                 const auto left = protocol_.leave(client.get());
-                if (!left) return;  // it stays inside, for the properties to find
+                if (!left) return;  // it stays inside; violation() finds it
                 client.set(left->next);
                 return go(left->last ? At::kBoundary : At::kOutside, "leaves");
             }
@@ -261,10 +260,10 @@ private:
     }
 
     // Note [A late message]
-    // When the service asks again for what is revoked already, its message may come after that revocation is over. A helper
-    // that drained on its account, and looked at the word only to acknowledge, could acknowledge the next revocation, with
-    // work in flight that began after it drained. So it looks first. What it has seen revoked only it can change, so looking
-    // and draining are one step here.
+    // When the service asks again for a grant that is already revoked, its message may arrive after that revocation is over.
+    // Suppose that the helper then drained without looking, and looked at the word only to acknowledge. It could acknowledge
+    // the next revocation while work is in flight that began after it drained. So it looks first. Only the helper changes a
+    // revoked word's state, so looking and draining are one step here.
     void helper_step(World world, std::uint8_t c) {
         Client& client = world.clients[c];
         const auto go = [&](Helper to, const char* step) {
@@ -334,8 +333,8 @@ private:
         if (word.state == State::kFree) client.view = word.want ? View::kReady : View::kParked;
     }
 
-    /// A world from which not all of the client's waiting threads can come in, or nothing. They must not need that another
-    /// one happens to call begin(): that would be luck, not a wake-up.
+    /// A world from which some waiting thread of the client can never enter, or nothing. It must be able to enter even if no
+    /// further thread happens to call begin(): that would be luck, not a wake-up.
     std::optional<std::uint32_t> waits_forever(std::uint8_t c) const {
         std::vector<std::uint32_t> start(worlds_.size() + 1), sources(edges_.size()), reached;
         for (const Edge& edge : edges_) ++start[edge.to];
@@ -370,7 +369,7 @@ private:
 
     const Protocol protocol_;
     std::unordered_map<World, std::uint32_t, HashWorld> index_;
-    std::vector<const World*> worlds_;  ///< in the order in which they were found
+    std::vector<const World*> worlds_;  ///< in the order of discovery
     std::vector<Origin> origins_;       ///< how each was found
     std::vector<Edge> edges_;
     std::uint32_t from_ = 0;

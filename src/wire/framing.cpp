@@ -16,7 +16,7 @@ bool send(int socket, const Message& message, std::span<const int> descriptors) 
 }
 
 Received receive(int socket) {
-    // One byte more than a message, so that a longer one shows.
+    // One byte more than a message, to detect longer packets.
     std::array<std::byte, kMessageSize + 1> buffer;
     Received received;
     const os::Arrival arrival = os::receive_packet(socket, buffer, received.descriptors);

@@ -1,4 +1,5 @@
-// One message, one packet: messages over a socket. Never raises a signal, never blocks unless asked to.
+// Sends and receives messages over a socket, one message per packet. Raises no signal. send() never blocks; receive() blocks
+// only on a blocking socket.
 #pragma once
 
 #include <span>
@@ -13,14 +14,14 @@ struct Received {
     enum class Kind { kMessage, kNothingNow, kClosed, kGarbage } kind = Kind::kNothingNow;
     Message message;
     os::Descriptor descriptors[kDescriptorsMax];
-    std::string why;             ///< of kGarbage
-    bool other_version = false;  ///< of kGarbage: ours, but of another version
+    std::string why;             ///< for kGarbage
+    bool other_version = false;  ///< for kGarbage: a Salus message of another version
 };
 
-/// False if it could not be sent at once: the peer is gone, or does not read.
+/// False if the message could not be sent at once: the peer is gone, or does not read.
 bool send(int socket, const Message& message, std::span<const int> descriptors = {});
 
-/// One packet. Waits for it only if the socket is a blocking one.
+/// Receives one packet. Waits for it only if the socket is blocking.
 Received receive(int socket);
 
 }  // namespace salus::wire

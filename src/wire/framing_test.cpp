@@ -23,7 +23,7 @@ namespace {
 using os::count_open_descriptors;
 using os::Descriptor;
 
-/// Both ends of a connection, neither of which ever waits.
+/// Both ends of a connection; neither blocks.
 struct Pair {
     Pair() {
         auto ends = os::make_socket_pair();
@@ -35,7 +35,7 @@ struct Pair {
     Descriptor there;
 };
 
-/// Any bytes and any number of descriptors, as a peer of ours would never send them.
+/// Sends any bytes and any number of descriptors, which our own peers never would.
 bool send_raw(int socket, const void* bytes, std::size_t size, const std::vector<int>& descriptors = {}) {
     iovec part{const_cast<void*>(bytes), size};
     msghdr header{};
@@ -95,7 +95,7 @@ TEST(Framing, CarriesDescriptors) {
         EXPECT_NE(two.descriptors[0].get(), a.get());
         EXPECT_TRUE(is_same_file(two.descriptors[1].get(), b.get()));
         EXPECT_NE(::fcntl(two.descriptors[0].get(), F_GETFD) & FD_CLOEXEC, 0);
-        // The one is the other: what is written here is read there.
+        // Both descriptors are the same file: what we write to one, we read from the other.
         const std::uint64_t told = 42;
         std::uint64_t heard = 0;
         ASSERT_EQ(::write(two.descriptors[0].get(), &told, sizeof told), ssize_t{8});
@@ -120,7 +120,7 @@ TEST(Framing, PacketsThatAreNoMessagesAreGarbage) {
         EXPECT_FALSE(received.why.empty());
         EXPECT_FALSE(received.other_version);
     }
-    // A message with something behind it is none.
+    // A message with extra bytes is not a message.
     const Packet packet = encode(Leave{});
     std::vector<std::byte> longer(packet.begin(), packet.end());
     longer.resize(kMessageSize + 1);
@@ -163,7 +163,7 @@ TEST(Framing, DescriptorsThatNobodyWantsAreClosed) {
     }
 }
 
-// A packet may be empty, and bring descriptors all the same. It reads like the end of the connection.
+// An empty packet may carry descriptors. Its arrival looks like the end of the connection.
 TEST(Framing, DescriptorsOfAnEmptyPacketAreClosed) {
     Pair pair;
     Descriptor file(::eventfd(0, EFD_CLOEXEC));

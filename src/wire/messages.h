@@ -1,7 +1,8 @@
-// What travels over the socket between clients, command line and service.
+// The messages between clients, command line and service.
 //
-// SOCK_SEQPACKET: one packet, one message, always kMessageSize bytes: a header and one of the structs below, the rest zero.
-// Descriptors ride along where a struct says so. docs/protocol.md tells the story; this file is the truth.
+// Sockets are SOCK_SEQPACKET. Each packet is one message of kMessageSize bytes: a header, one of the structs below, then
+// zeros. A message carries descriptors where its struct says so. This file defines the protocol; docs/protocol.md explains
+// it.
 #pragma once
 
 #include <array>
@@ -35,16 +36,16 @@ struct Text {
 
 // ------------------------------------------------------------------------------------------------- client to service
 
-/// The first message of a client. Descriptors: the control page, the eventfd by which it notifies the service.
+/// The first message of a client. Descriptors: the control page, and the socket by which the client notifies the service.
 struct Attach {
     static constexpr std::uint16_t kType = 1;
     enum Flag : std::uint32_t {
         kUnpageable = 1,  ///< several threads use the device
-        kProfiled = 2,    ///< P and T hold (a client that attaches anew after the service was gone)
+        kProfiled = 2,    ///< P and T are known (the client attaches again after the service was gone)
         kResident = 4,    ///< its P is on the device
     };
     std::uint32_t flags = 0;
-    std::uint32_t job = 0;  ///< as told by `salus run`; 0: it was started without
+    std::uint32_t job = 0;  ///< the number from `salus run`; 0: started without it
     std::int32_t priority = 0;
     double weight = 1;
     double occupancy = 1;
@@ -65,10 +66,10 @@ struct PagedOut {
 struct PagedIn {
     static constexpr std::uint16_t kType = 4;
 };
-/// Answers PageOut, or comes unasked.
+/// Answers PageOut, or is sent unasked.
 struct Unpageable {
     static constexpr std::uint16_t kType = 5;
-    std::uint32_t for_good = 0;  ///< 0: not before it next wants to run
+    std::uint32_t for_good = 0;  ///< 0: only until it next wants to run
 };
 struct Observe {
     static constexpr std::uint16_t kType = 6;
@@ -76,7 +77,7 @@ struct Observe {
 };
 struct Need {
     static constexpr std::uint16_t kType = 7;
-    std::uint64_t number = 0;  ///< of this client's needs; the answer carries it
+    std::uint64_t number = 0;  ///< counts this client's needs; the answer carries the same number
     std::uint64_t persistent = 0;
     std::uint64_t ephemeral = 0;
 };
@@ -93,19 +94,19 @@ struct Welcome {
     Text<16> device;  ///< "host", "cuda"
     Text<64> gpu;     ///< its UUID
 };
-/// Nothing comes of this connection; it is closed.
+/// The service refuses the connection and closes it.
 struct Sorry {
     static constexpr std::uint16_t kType = 21;
     Text<256> why;
 };
-/// Descriptors come along: the next pieces of the lane's memory. If `first` is 0 it is other memory than before, and that is
-/// let go of; then there may be none yet.
+/// Descriptors: the next pieces of the lane's memory. If `first` is 0, the lane has new memory: release the old pieces. Such
+/// a message may carry no piece yet.
 struct LanePieces {
     static constexpr std::uint16_t kType = 30;
     std::uint32_t lane = 0;
     std::uint32_t first = 0;
 };
-/// Map the lane at this size. Its pieces have come before.
+/// Map the lane at this size. LanePieces has brought its pieces before.
 struct MapLane {
     static constexpr std::uint16_t kType = 22;
     std::uint32_t lane = 0;
@@ -117,16 +118,16 @@ struct UnmapLane {
     std::uint32_t lane = 0;
     std::uint32_t version = 0;
 };
-/// The control word says revoked: see the device's work end, and acknowledge in the word.
+/// The control word says revoked: wait until the device's work has ended, then acknowledge in the word.
 struct Revoke {
     static constexpr std::uint16_t kType = 24;
 };
 /// Answers Need.
 struct NeedAnswer {
     static constexpr std::uint16_t kType = 25;
-    std::uint64_t need = 0;        ///< its number
-    std::uint32_t given = 0;       ///< 0: it is denied
-    std::uint64_t persistent = 0;  ///< if given: the private memory that it may use, in all
+    std::uint64_t need = 0;        ///< the need's number
+    std::uint32_t given = 0;       ///< 0: denied
+    std::uint64_t persistent = 0;  ///< if given: the total private memory that the client may use
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -138,7 +139,7 @@ struct PageIn {
 struct Hurry {
     static constexpr std::uint16_t kType = 31;
 };
-/// It could never fit: its begin() fails from now on.
+/// The client could never fit on the device: its begin() fails from now on.
 struct Refuse {
     static constexpr std::uint16_t kType = 29;
     std::uint64_t need = 0;
@@ -150,33 +151,33 @@ struct Refuse {
 /// `salus run` announces a job; the connection lasts as long as the job.
 struct Run {
     static constexpr std::uint16_t kType = 40;
-    std::uint32_t job = 0;  ///< 0: give it a number; else the one it had from the last service
+    std::uint32_t job = 0;  ///< 0: assign a number; else the number that the last service assigned
     Text<64> name;
     Text<256> log;                  ///< path, if detached
     std::uint16_t runs = 0;         ///< 1: its process has started
     std::uint16_t waited = 0;       ///< 1: it waited for Start when the last service went away
-    std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the run is not remembered
+    std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the history does not record the run
     std::uint64_t program_key = 0;
-    Text<160> command;  ///< to be shown, as much of it as there is room for
+    Text<160> command;  ///< for display, cut to fit
 };
 struct Running {
     static constexpr std::uint16_t kType = 41;
     std::uint32_t job = 0;
     Text<16> device;
     Text<64> gpu;
-    Text<128> mps;            ///< the directory of its pipes; empty: the job is not to use MPS
-    std::uint32_t waits = 0;  ///< 1: its process is not to start before Start comes
+    Text<128> mps;            ///< the directory of MPS's pipes; empty: the job must not use MPS
+    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes
 };
 /// There is room on the device for the job's process.
 struct Start {
     static constexpr std::uint16_t kType = 46;
 };
-/// The job has waited for long; comes at most once from a service. The words are those of the status.
+/// The job has waited for long. A service sends this at most once. The texts are those of the status.
 struct Waits {
     static constexpr std::uint16_t kType = 45;
     Text<16> state;
     Text<32> reason;
-    Text<64> behind;  ///< the name of the job that it waits for; empty: none, or not known
+    Text<64> behind;  ///< the name of the job that it waits for; empty: none, or unknown
     std::uint32_t behind_job = 0;
 };
 /// The job is sent a signal that may end it.
@@ -187,25 +188,25 @@ struct Interrupted {
 struct Ended {
     static constexpr std::uint16_t kType = 44;
     std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
-    std::uint64_t took_ns = 0;  ///< services may have come and gone: only `salus run` has seen all of it
+    std::uint64_t took_ns = 0;  ///< the whole time; a service may have started in between and not know it
 };
-// Commands: one to a connection or several, each is answered by Answer.
+// Commands: one or several per connection. The service answers each with Answer.
 
-/// A job, by its number or by its name, which only one job that the peer may control must have.
+/// A job, by number or by name. A name must belong to one job only.
 struct JobReference {
     std::uint32_t number = 0;  ///< 0: by name
     Text<64> name;
 };
-/// Answered by the status, as JSON (status/status.h).
+/// The answer is the status as JSON (status/status.h).
 struct AskStatus {
     static constexpr std::uint16_t kType = 50;
 };
-/// Answered by {}, or by {"note": one line for the user}.
+/// The answer is {}, or {"note": one line for the user}.
 struct SetPolicy {
     static constexpr std::uint16_t kType = 51;
     Text<32> name;
 };
-/// The trace is on disk when this is answered, by the status's part about it.
+/// The service answers when the trace is on disk. The answer is the trace's part of the status.
 struct FlushTrace {
     static constexpr std::uint16_t kType = 52;
 };
@@ -224,7 +225,7 @@ struct ResumeJob {
 struct KillJob {
     static constexpr std::uint16_t kType = 57;
     JobReference job;
-    std::uint32_t at_once = 0;  ///< by SIGKILL, not SIGTERM
+    std::uint32_t at_once = 0;  ///< 1: with SIGKILL, not SIGTERM
 };
 /// Only the fields that `fields` names count. wire/assignments.h reads and writes them.
 struct SetJob {
@@ -236,7 +237,7 @@ struct SetJob {
     double weight = 1;
     std::uint64_t iterations = 0;  ///< 0: not known
 };
-/// A descriptor comes along: a file with the answer, JSON, or one line of why not.
+/// Descriptor: a file with the answer, as JSON, or with one line that says why not.
 struct Answer {
     static constexpr std::uint16_t kType = 43;
     std::uint32_t ok = 0;
@@ -248,22 +249,22 @@ using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable,
                              Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace, StopService,
                              PauseJob, ResumeJob, KillJob, SetJob, Answer>;
 
-/// What the command line may ask, by itself or for its user.
+/// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob>;
 
 Message message_of(const Command& command);
-/// Nothing: it is no command.
+/// Nothing if the message is not a command.
 std::optional<Command> command_in(const Message& message);
 
 using Packet = std::array<std::byte, kMessageSize>;
 
 Packet encode(const Message& message);
 
-/// One line of why not, if it is no message of this version: wrong size, magic, version or type, or text with control
-/// characters. Figures are for the receiver to judge.
+/// An error if the packet is not a message of this version: wrong size, magic, version or type, or text with control
+/// characters or without an end. The receiver must check the numbers.
 Result<Message> decode(std::span<const std::byte> packet);
 
-/// The version a packet claims, if it is one of ours at all: so that a peer of another version can be told so.
+/// The version that a packet claims; 0 if it is not a Salus message. Lets us tell a peer that its version differs.
 std::uint16_t version_of(std::span<const std::byte> packet);
 
 }  // namespace salus::wire

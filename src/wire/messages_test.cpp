@@ -18,7 +18,7 @@ std::string shown(const Text<N>& text) {
     return std::string(text.view());
 }
 
-// Each message with all that is in it.
+// The fields of each message.
 auto fields(const Attach& m) {
     return std::tuple(m.flags, m.job, m.priority, m.weight, m.occupancy, m.iterations_total, m.iteration_time_ns,
                       m.persistent, m.ephemeral, shown(m.name));
@@ -129,7 +129,7 @@ std::uint16_t type_of(const Message& message) {
     return std::visit([]<typename T>(const T&) { return T::kType; }, message);
 }
 
-/// Why it is no message; empty if it is one.
+/// Why decode() refuses it; empty if it does not.
 std::string fault_in(std::span<const std::byte> packet) {
     const Result<Message> decoded = decode(packet);
     return decoded ? "" : decoded.error();
@@ -234,7 +234,7 @@ TEST(Messages, TextThatIsTooLongIsCut) {
     EXPECT_EQ(fault_in(encode(Sorry{Text<256>(many)})), "");
 }
 
-/// Each text there is, at its place in the packet.
+/// Every text field, with its place in the packet.
 struct Place {
     Message message;
     std::size_t at;
@@ -311,7 +311,7 @@ TEST(Messages, OfAnyBytesDecodeTellsOrKeepsThem) {
         ++decoded_ones;
         const Result<Message> again = decode(encode(decoded.value()));
         ASSERT_TRUE(again.ok());
-        // A weight may be no number, which is not even the same as itself.
+        // A weight may be NaN, which does not equal itself.
         if (const auto* attach = std::get_if<Attach>(&decoded.value());
             attach && (attach->weight != attach->weight || attach->occupancy != attach->occupancy)) {
             continue;

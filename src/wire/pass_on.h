@@ -1,9 +1,10 @@
-// What the service tells `salus run` by a signal, which reaches it whatever it does just then.
+// The service tells `salus run` to kill its command by a signal, which arrives whatever `salus run` is doing.
 #pragma once
 
 namespace salus::wire {
 
-/// Comes with a SIGTERM, as with sigqueue(): the command is to have SIGKILL, which nobody can catch and pass on.
+/// The value that comes with SIGTERM (as by sigqueue()) if the command must get SIGKILL. `salus run` could not catch a
+/// SIGKILL and pass it on.
 inline constexpr int kPassOnAsKill = 0x6b696c6c;
 
 }  // namespace salus::wire
