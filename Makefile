@@ -78,7 +78,7 @@ check: test build-dev build-asan build-tsan
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
-	@TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
+	@TSAN_OPTIONS="halt_on_error=1 report_thread_leaks=0 die_after_fork=0" ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
 	@$(CONCURRENCY) --kind host --programs 2000 --first-seed 100001
 	@$(CONCURRENCY) --kind standin --programs 5000 --first-seed 100001

@@ -9,7 +9,8 @@ bool OwnThread::start(void* (*run)(void*), void* argument) {
     sigset_t before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    is_there_ = ::pthread_create(&thread_, nullptr, run, argument) == 0;
+    is_there_ = true;  // first: the thread itself may ask
+    if (::pthread_create(&thread_, nullptr, run, argument) != 0) is_there_ = false;
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return is_there_;
 }

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 namespace salus::client {
 
 class OwnThread {
@@ -19,7 +21,7 @@ public:
 
 private:
     pthread_t thread_{};
-    bool is_there_ = false;
+    std::atomic<bool> is_there_{false};
 };
 
 }  // namespace salus::client
