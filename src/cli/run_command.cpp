@@ -237,7 +237,7 @@ private:
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
-                if (connection_) wire::send(connection_.get(), wire::Interrupted{});
+                if (connection_ && !preload_.empty()) wire::send(connection_.get(), wire::Interrupted{});
                 const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
                 // The terminal sends its signals to the job, too.
                 if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));

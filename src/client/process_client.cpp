@@ -425,7 +425,7 @@ void ProcessClient::wait_instead() {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
-    if (entry != Turns::Entry::kGivenUp) leave_iteration();
+    if (entry != Turns::Entry::kGivenUp) leave_without_thread(0);
     substitute_waits_ = false;
 }
 
@@ -481,10 +481,13 @@ LaunchTurns::Entered ProcessClient::enter_iteration() {
 }
 
 void ProcessClient::leave_iteration() {
-    if (by_launches_) page_->launches.store(launches_.count(), std::memory_order_relaxed);
-    // Of a client with memory in windows of ours the first ones are still to be learned from.
+    page_->launches.store(launches_.count(), std::memory_order_relaxed);
+    leave_without_thread(identity_.without_memory ? 0 : 1);  // where memory is ours, the first ones teach what they need
+}
+
+void ProcessClient::leave_without_thread(std::uint64_t iterations) {
     turns_->end(
-        device_->traits.asynchronous, {identity_.without_memory ? 0u : 1u}, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, {iterations}, [this] { return tidy(); }, [this] { drain(); });
 }
 
 void ProcessClient::holds(std::uint64_t bytes) {
