@@ -414,7 +414,11 @@ void Engine::on(const event::SetCapacity& e) {
 
 void Engine::on(const event::Timer&) {
     for (Lane& lane : lanes_.all()) {
-        if (lane.holder != kNoClient && lane.yield_at <= now_) ask_yield(clients_.at(lane.holder));
+        if (lane.holder == kNoClient || lane.yield_at > now_) continue;
+        Client& holder = clients_.at(lane.holder);
+        // It can stop only at a boundary, so more often than once an iteration is in vain.
+        if (still_goes_first(lane)) lane.yield_at = now_ + std::max(options_.min_turn, holder.facts.iteration_time);
+        else ask_yield(holder);
     }
     if (starts_.review_at() <= now_) start_announced();
 }

@@ -156,6 +156,7 @@ private:
     void contend(Lane& lane, const Client& newcomer);
     void contend_everywhere();
     void contend_for_slots();
+    bool still_goes_first(const Lane& lane);
     void ask_yield(Client& holder);
     void release_lane(Client& client);
     void give_back(Client& client);

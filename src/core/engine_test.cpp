@@ -122,6 +122,25 @@ TEST_F(EngineTest, OnceTheMinimumTurnIsOverANewcomerIsMadeWayForAtOnce) {
     EXPECT_EQ(rig.turns(), "yield A");
 }
 
+// A client that gives its grant back does not want the next one before its script has come round, and by then another has
+// it. If turns just alternated, A would get five times as much as B.
+TEST_F(EngineTest, LongIterationsGetNoMoreThanTheirShare) {
+    TurnRig rig("fair");
+    const ClientId a = rig.enter();
+    const ClientId b = rig.enter();
+    while (rig.now < Instant{} + seconds(5)) {
+        const ClientId holder = rig.runs(a) ? a : b;
+        rig.pass(holder == a ? milliseconds(50) : milliseconds(5));
+        if (!rig.at(holder).yield_asked) continue;
+        rig.idle(holder);
+        rig.pass(microseconds(100));
+        rig.want(holder);
+    }
+    const double share = rig.at(a).facts.attained.seconds() / rig.at(b).facts.attained.seconds();
+    EXPECT_GT(share, 0.95);
+    EXPECT_LT(share, 1.05);
+}
+
 TEST_F(EngineTest, OnlyHigherPriorityOverridesTheMinimumTurn) {
     struct Row {
         int holder;

@@ -150,6 +150,17 @@ void Engine::contend(Lane& lane, const Client& newcomer) {
     if (lane.yield_at <= now_) ask_yield(holder);
 }
 
+/// Whether the lane's holder, whose minimum turn is over, would be chosen again. Those that wait are often not ready at the
+/// moment when a turn goes back; if turns just alternated, jobs with long iterations would get more than their share.
+bool Engine::still_goes_first(const Lane& lane) {
+    Client& holder = clients_.at(lane.holder);
+    if (lane.ready.empty() || holder.stopped || holder.stalled || holder.turn() != Turn::kRunning) return false;
+    charge_time(holder);
+    scratch_.assign(lane.ready.begin(), lane.ready.end());
+    scratch_.push_back(&holder.facts);
+    return choose(scratch_) == &holder;
+}
+
 /// After a change of policy or of a client's attributes.
 void Engine::contend_everywhere() {
     for (Lane& lane : lanes_.all()) {
