@@ -102,6 +102,16 @@ TEST(Shim, WhatPassesByIsUnharmed) {
     EXPECT_EQ(result.value("provider", ""), "libcuda.so.1");
 }
 
+TEST(Shim, WhatPassesByIsShownAsUnseen) {
+    ShimMachine machine;
+    Process process = machine.run({"--name", "stranger"}, {"dlmopen", "--us", "1000", "--launches", "2000"});
+    EXPECT_TRUE(eventually([&] { return machine.state_of("stranger") == "unseen"; })) << machine.status().dump();
+    Process ps = machine.salus({"ps"});
+    EXPECT_EQ(ps.wait(), 0);
+    EXPECT_NE(ps.output().find("uses the GPU without Salus: its calls pass by the shim"), std::string::npos) << ps.output();
+    process.end();
+}
+
 TEST(Shim, AGraphIsOneLaunchAndWhatIsCapturedRunsLater) {
     ShimMachine machine;
     Process process = machine.run({}, {"resolver", "--graph", "--launches", "20"});
@@ -116,6 +126,41 @@ TEST(Shim, IsLeftOutOnRequest) {
     Process wrong = machine.run({"--shim", "perhaps"}, {"dlsym"});
     EXPECT_EQ(wrong.wait(), 2);
     EXPECT_EQ(wrong.output(), "salus: --shim must be on or off; got 'perhaps'\n");
+}
+
+TEST(Shim, TheEnvironmentKeepsWhatTheUserHasSet) {
+    ShimMachine machine;
+    const auto environment_of = [&](const Words& options) {
+        Process process = machine.salus(Words{"run"} + options + Words{"--", "env"});
+        EXPECT_EQ(process.wait(), 0);
+        return "\n" + process.output();
+    };
+    std::string environment = environment_of({});
+    EXPECT_NE(environment.find(std::string("\nLD_PRELOAD=") + SALUS_SHIM_FILE + "\n"), std::string::npos) << environment;
+    EXPECT_NE(environment.find("\nASAN_OPTIONS=verify_asan_link_order=0\n"), std::string::npos) << environment;
+    EXPECT_NE(environment.find("\nXLA_PYTHON_CLIENT_PREALLOCATE=false\n"), std::string::npos) << environment;
+    machine.also["LD_PRELOAD"] = SALUS_SHIM_PRELOAD;
+    machine.also["ASAN_OPTIONS"] = "detect_leaks=0";
+    machine.also["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true";
+    environment = environment_of({});
+    EXPECT_NE(environment.find(std::string("\nLD_PRELOAD=") + SALUS_SHIM_PRELOAD + ":" + SALUS_SHIM_FILE + "\n"),
+              std::string::npos)
+        << environment;
+    EXPECT_NE(environment.find("\nASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0\n"), std::string::npos);
+    EXPECT_NE(environment.find("\nXLA_PYTHON_CLIENT_PREALLOCATE=true\n"), std::string::npos);
+    environment = environment_of({"--shim", "off"});
+    EXPECT_NE(environment.find(std::string("\nLD_PRELOAD=") + SALUS_SHIM_PRELOAD + "\n"), std::string::npos);
+}
+
+/// The loader complains in every process of a job if a library cannot be preloaded: then it is left out.
+TEST(Shim, WhatCannotBePreloadedIsLeftOut) {
+    ShimMachine machine;
+    machine.also["LD_PRELOAD"] = machine.path("missing.so");
+    Process process = machine.run({}, {"dlsym"});
+    EXPECT_EQ(process.wait(), 0) << process.output();
+    EXPECT_EQ(machine.line_of(process).value("provider", ""), "libcuda.so.1");
+    EXPECT_NE(process.output().find("cannot be preloaded here; only PyTorch scripts share the GPU\n"), std::string::npos)
+        << process.output();
 }
 
 TEST(Shim, WithoutAServiceTheProgramRunsAsEver) {

@@ -41,7 +41,13 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("CUDA_MPS_LOG_DIRECTORY", job.place.mps_directory);
     }
     if (job.memory_limit > Bytes{}) variables.emplace_back("SALUS_MEMORY", std::to_string(job.memory_limit.count));
-    if (!job.preload.empty()) variables.emplace_back("LD_PRELOAD", job.preload);
+    if (!job.preload.empty()) {
+        variables.emplace_back("LD_PRELOAD", job.preload);
+        // A program built with the address sanitizer refuses to start if another library comes before the sanitizer's.
+        const char* options = std::getenv("ASAN_OPTIONS");
+        const std::string order = "verify_asan_link_order=0";
+        variables.emplace_back("ASAN_OPTIONS", options && *options ? std::string(options) + ":" + order : order);
+    }
     if (job.place.device == "cuda") {
         // Frameworks that would take most of the GPU at once are told to grow, unless the user has decided.
         for (const auto& [name, value] :

@@ -166,6 +166,7 @@ std::string wait_text(JobState state, const Wait& wait) {
     if (wait.reason != WaitReason::kNothing) return reason_text(*wait.reason, wait.behind);
     if (state == JobState::kGrowing) return "waits in mid-iteration for more memory";
     if (state == JobState::kStarting) return "has not asked for the device yet";
+    if (state == JobState::kUnseen) return "uses the GPU without Salus: its calls pass by the shim";
     return {};
 }
 
@@ -179,6 +180,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
     cells.lane = cells.iterations = cells.left = cells.persistent = cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
+    if (!job.activity && job.state == JobState::kWaiting) cells.why = "waits for memory on the GPU, to start";
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));

@@ -213,6 +213,7 @@ TEST(WaitText, StatesThatSayItThemselves) {
     EXPECT_EQ(wait_text(JobState::kRefused, nothing), "is refused: it could never fit on the device");
     EXPECT_EQ(wait_text(JobState::kGrowing, nothing), "waits in mid-iteration for more memory");
     EXPECT_EQ(wait_text(JobState::kStarting, nothing), "has not asked for the device yet");
+    EXPECT_EQ(wait_text(JobState::kUnseen, nothing), "uses the GPU without Salus: its calls pass by the shim");
     EXPECT_EQ(wait_text(JobState::kWaiting, unknown), "waits, for a reason that only a newer salus knows");
     EXPECT_EQ(wait_text(JobState::kUnknown, nothing), "");
 }

@@ -63,6 +63,7 @@ public:
     struct Usage {
         Bytes others;                  ///< used by processes that are not in `clients`; without lanes
         std::map<int, Bytes> clients;  ///< by pid; without lanes
+        std::vector<int> strangers;    ///< the pids of all other processes
     };
     /// Nothing for a device whose clients report all of their memory themselves.
     virtual std::optional<Usage> usage(const std::vector<int>& clients) const = 0;

@@ -73,18 +73,33 @@ Status Server::status() const {
             status.jobs.push_back(job_status(client.shell(), *client.session, at));
             status.jobs.back().log = job.log;
         }
+        for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
-        JobStatus starting;
-        starting.job = id;
-        starting.name = job.name;
-        starting.pid = job.runner_pid;
-        starting.user = UserId{job.uid};
-        starting.attached = at - job.started;
-        starting.state = JobState::kStarting;
-        starting.log = job.log;
-        status.jobs.push_back(starting);
+        const bool waits = job.device && devices_[index_of(*job.device)]->engine().starts().waits(JobId{id});
+        status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
     }
     return status;
+}
+
+/// Of a job that has no client, or of a process of it that is none.
+JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) {
+    JobStatus row;
+    row.job = job.id;
+    row.name = job.name;
+    row.pid = pid;
+    row.user = UserId{job.uid};
+    row.attached = at - job.started;
+    row.state = state;
+    row.log = job.log;
+    return row;
+}
+
+/// The processes of a job that use its device and have not attached.
+std::vector<int> Server::unseen_of(const Job& job) const {
+    if (!job.device || job.runner_pid == 0) return {};
+    std::vector<int> unseen = devices_[index_of(*job.device)]->strangers();
+    std::erase_if(unseen, [&](int pid) { return os::child_above(pid, job.runner_pid).pid == 0; });
+    return unseen;
 }
 
 // --------------------------------------------------------------------------------------------------- what runners hear

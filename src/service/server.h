@@ -109,6 +109,8 @@ private:
     ClientOn client_in_process(int pid);
     std::vector<ClientOn> clients() const;
     std::vector<ClientOn> clients_of(std::uint32_t job) const;
+    std::vector<int> unseen_of(const Job& job) const;
+    static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
     void close_without_session();
     void forget_process(std::uint32_t connection);
     void refuse(const Connection& connection, const std::string& why);

@@ -69,6 +69,13 @@ std::optional<shell::DeviceMemory::Usage> SharedDevice::usage(const std::vector<
     return Usage{usage->others, usage->clients};
 }
 
+std::vector<int> SharedDevice::strangers() const {
+    std::vector<int> clients;
+    for (const auto& [id, session] : shell_.sessions()) clients.push_back(session->process.pid);
+    const auto usage = memory_->usage(clients);
+    return usage ? usage->strangers : std::vector<int>{};
+}
+
 // ---------------------------------------------------------------------------------------------------------------- MPS
 
 std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) {

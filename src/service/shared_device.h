@@ -42,6 +42,9 @@ public:
     StateJournal& journal() { return journal_; }
     const StateJournal& journal() const { return journal_; }
 
+    /// The processes that use the device and are no clients.
+    std::vector<int> strangers() const;
+
     // ---- MPS ----
     /// Starts MPS if the policy and --mps want it. Returns one line for the person who chose the policy, or nothing.
     /// `unserved`: the number of jobs that run without MPS.

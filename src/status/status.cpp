@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 12> kStates = {{{JobState::kStarting, "starting"},
+constexpr std::array<std::pair<JobState, std::string_view>, 13> kStates = {{{JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
                                                                             {JobState::kIdle, "idle"},
@@ -25,7 +25,8 @@ constexpr std::array<std::pair<JobState, std::string_view>, 12> kStates = {{{Job
                                                                             {JobState::kLeaving, "leaving"},
                                                                             {JobState::kPaging, "paging"},
                                                                             {JobState::kPagedOut, "paged out"},
-                                                                            {JobState::kGrowing, "growing"}}};
+                                                                            {JobState::kGrowing, "growing"},
+                                                                            {JobState::kUnseen, "unseen"}}};
 
 /// Longer does not fit into a Duration.
 constexpr double kLongest_s = 9e9;

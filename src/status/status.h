@@ -36,6 +36,7 @@ enum class JobState : std::uint8_t {
     kPaging,   ///< its memory is being paged out or in
     kPagedOut,
     kGrowing,  ///< it waits in mid-iteration for more memory
+    kUnseen,   ///< a process of the job that uses the device and has not attached: its calls pass by the shim
 };
 /// "running", "paged out"; empty for kUnknown.
 std::string_view name_of(JobState state);

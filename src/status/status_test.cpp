@@ -138,7 +138,7 @@ TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
 }
 
 TEST(Status, StatesAndReasonsHaveNames) {
-    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kGrowing); ++i) {
+    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kUnseen); ++i) {
         const auto state = static_cast<JobState>(i);
         EXPECT_FALSE(name_of(state).empty()) << i;
         EXPECT_EQ(job_state_from(name_of(state)), state);

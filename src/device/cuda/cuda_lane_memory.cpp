@@ -96,6 +96,9 @@ public:
             ours += found->second;
         }
         usage.others = std::max(*all - ours, Bytes{});
+        for (const auto& [pid, bytes] : *by_process) {
+            if (!usage.clients.contains(pid)) usage.strangers.push_back(pid);
+        }
         return usage;
     }
 
