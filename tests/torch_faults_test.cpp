@@ -38,7 +38,7 @@ protected:
     void expect_undisturbed(Process& steady) {
         EXPECT_EQ(steady.wait(120), 0) << steady.output();
         // Who has to wait is told so, once.
-        EXPECT_EQ(std::regex_replace(steady.output(), std::regex("salus: steady waits .*\n"), ""), result_alone());
+        EXPECT_EQ(std::regex_replace(steady.output(), std::regex("salus: steady waits.*\n"), ""), result_alone());
     }
     /// What the steady script prints without Salus; the same for all these tests, so it is kept.
     std::string result_alone() {
