@@ -33,7 +33,7 @@ build: setup
 # What a user runs, without tests and benchmarks.
 programs: setup
 	@cmake --preset release >/dev/null
-	@$(BUILD) release --target salus salusd salus-job
+	@$(BUILD) release --target salus salusd salus-job salus_shim
 
 build-%: setup
 	@cmake --preset $* >/dev/null

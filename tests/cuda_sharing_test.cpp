@@ -529,6 +529,7 @@ TEST(CudaSharing, DoctorListsWhatAGpuNeeds) {
             {"GPU memory", "can be shared (virtual memory management, passed to jobs as descriptors)"},
             {"GPU processes", "their memory use is visible (libnvidia-ml)"},
             {"MPS", "nvidia-cuda-mps-control is missing: lanes take turns"},
+            {"shim", "every CUDA program shares (LD_PRELOAD=" SALUS_SHIM_FILE ")"},
         };
         for (const auto& [what, detail] : lines) {
             EXPECT_TRUE(found[what].value("ok", false)) << what << doctor.output();

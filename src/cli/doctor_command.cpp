@@ -16,6 +16,7 @@
 #include "cli/job_environment.h"
 #include "cli/json_text.h"
 #include "cli/service_link.h"
+#include "cli/shim_preload.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/nvml.h"
 #include "os/descriptor.h"
@@ -119,6 +120,10 @@ void examine_gpu(std::vector<Finding>& findings) {
     findings.push_back({"GPU processes", nvml.ok(), nvml ? "their memory use is visible (libnvidia-ml)" : nvml.error()});
     const std::string mps = os::find_program("nvidia-cuda-mps-control");
     findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is missing: lanes take turns" : mps});
+    const Result<std::string> preload = preload_with_shim();
+    findings.push_back({"shim", preload.ok(),
+                        preload ? "every CUDA program shares (LD_PRELOAD=" + preload.value() + ")"
+                                : preload.error() + ": only PyTorch scripts share"});
     examine_torch(findings);
 }
 
