@@ -59,6 +59,30 @@ TEST_F(TurnTest, GivesTheGrantBackOnlyWhenTheDeviceIsDone) {
     EXPECT_FALSE(turn_.leave().was_inside);
 }
 
+TEST_F(TurnTest, AWishIsKnownWhenTheTurnGoesBackAndChangesNothingElse) {
+    turn_.wish();
+    EXPECT_TRUE(turn_.begin(1).notify) << "nobody has told the service before";
+    turn_.wish();
+    grant();
+    turn_.begin(2);
+    turn_.wish();
+    EXPECT_FALSE(turn_.word().want) << "nobody wants the turn back";
+    take_back();
+    turn_.wish();
+    turn_.leave();
+    EXPECT_TRUE(turn_.settle(/*clean=*/true, /*drained=*/true).notify);
+    EXPECT_EQ(turn_.word().state, State::kFree);
+    EXPECT_TRUE(turn_.word().want) << "the service sees it together with the end of the turn";
+    grant();
+    EXPECT_EQ(turn_.begin(3).entry, TurnSteps::Entry::kNewTurn);
+    turn_.leave();
+    turn_.finish(4, 1);
+    turn_.settle(/*clean=*/true, /*drained=*/true);
+    turn_.wish();
+    EXPECT_EQ(turn_.word().state, State::kIdle);
+    EXPECT_FALSE(turn_.word().want);
+}
+
 TEST_F(TurnTest, AnIdleGrantIsRevokedAndAcknowledgedOnce) {
     turn_.begin(1);
     grant();

@@ -47,6 +47,13 @@ std::optional<TurnSteps::Entry> TurnSteps::try_begin(std::uint64_t (*now_ns)()) 
     }
 }
 
+void TurnSteps::wish() {
+    struct Step {
+        control::Word next;
+    };
+    change(page_, [](const control::Word& word) { return Step{control::wish(word)}; });
+}
+
 TurnSteps::Left TurnSteps::leave() {
     struct Step {
         control::Word next;

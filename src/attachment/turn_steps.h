@@ -29,6 +29,9 @@ public:
     /// As begin(), but leaves the word unchanged if the thread would have to wait. Reads the clock only if it enters.
     std::optional<Entry> try_begin(std::uint64_t (*now_ns)());
 
+    /// See control::wish. begin() must follow.
+    void wish();
+
     struct Left {
         bool was_inside = false;
         bool last = false;  ///< this is a boundary: tidy up, then settle

@@ -67,11 +67,6 @@ Turns::Entry Turns::begin(const Waiting& waiting, std::uint64_t at_most_ns, std:
     }
 }
 
-void Turns::wish() {
-    // Not let in: the turn is wanted back. If somebody has changed that meanwhile, the entry is given up.
-    if (turn_.begin(os::now_ns()).entry) turn_.leave();
-}
-
 bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain) {
     const attachment::TurnSteps::Left left = turn_.leave();
     if (!left.last && left.was_inside && count.own) turn_.count(count.iterations);

@@ -37,9 +37,8 @@ public:
     /// `since_ns`: when this thread began to wait, if an earlier call returned kWaiting; else 0.
     Entry begin(const Waiting& waiting, std::uint64_t at_most_ns = kForEver, std::uint64_t since_ns = 0);
 
-    /// Before a turn is given back that is wanted again at once: whoever decides on the next turn is to know. begin() must
-    /// follow. REQUIRES: the turn is wanted back.
-    void wish();
+    /// The turn is wanted back, and this thread wants the next one: whoever decides on that is to know. begin() must follow.
+    void wish() { turn_.wish(); }
 
     struct Count {
         std::uint64_t iterations = 1;

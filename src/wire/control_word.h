@@ -103,6 +103,14 @@ constexpr Begin begin(Word w, bool insist = false) {
     return {w, false, false};
 }
 
+/// The turn is wanted back, and this thread will want the next one: the word says so before the turn ends. What begin()
+/// would do, but where begin() would enter, or would have to notify, nothing changes: the thread calls begin() later anyway.
+constexpr Word wish(Word w) {
+    const bool goes_back = (w.state == State::kRunning || w.state == State::kBoundary) && w.yield;
+    w.want = w.want || goes_back;
+    return w;
+}
+
 struct Leave {
     Word next;
     bool last = false;  ///< this is a boundary: the caller tidies up and then settles
