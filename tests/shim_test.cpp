@@ -244,6 +244,19 @@ TEST(Shim, ProgramsTakeTurnsByTimeHeld) {
     EXPECT_LT(ratio, 2.0);
 }
 
+TEST(Shim, ThreadsOfOneProgramShareItsTurns) {
+    ShimMachine machine({"--lanes", "1", "--min-turn-ms", "3"});
+    const Words program = {"--us", "100", "--seconds", "3", "--threads", "4"};
+    Process a = machine.run({"--name", "a"}, Words{"resolver"} + program);
+    Process b = machine.run({"--name", "b"}, Words{"per-thread"} + program);
+    for (Process* process : {&a, &b}) {
+        const nlohmann::json result = machine.result(*process);
+        EXPECT_EQ(result.value("sum", -1), result.value("launches", 0));
+        EXPECT_GT(result.value("by_others", 0), 0);
+    }
+    EXPECT_GT(machine.status()["service"]["statistics"].value("turns", 0), 10);
+}
+
 /// What counts is that a job that waits for its turn can be ended; fifo lets the second wait for the end of the first.
 TEST(Shim, AJobThatWaitsForItsTurnCanBeInterrupted) {
     ShimMachine machine({"--policy", "fifo"});

@@ -1,18 +1,22 @@
 // A CUDA program that knows nothing of Salus, for the tests of the shim: it finds the driver in one of the ways that
 // programs do, allocates, launches, and says what it saw in one line of JSON.
 //
-//   salus-shim-program WAY [--launches N] [--us MICROSECONDS] [--mib MIB] [--streams N] [--pause-us N] [--graph] [--seconds
-//   S]
+//   salus-shim-program WAY [--launches N | --seconds S] [--us MICROSECONDS] [--mib MIB] [--streams N] [--threads N]
+//                          [--pause-us N] [--graph]
+//
+// Further threads have a stream and a sum of their own, which they check.
 #include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 using Status = int;
@@ -126,7 +130,7 @@ volatile sig_atomic_t interrupted = 0;
 
 int main(int argc, char** argv) {
     if (argc < 2) return 2;
-    long launches = 100, microseconds = 0, mib = 4, streams = 1, pause_us = 0, seconds = 0;
+    long launches = 100, microseconds = 0, mib = 4, streams = 1, pause_us = 0, seconds = 0, threads = 1;
     bool graph = false;
     for (int i = 2; i < argc; ++i) {
         const std::string option = argv[i];
@@ -139,6 +143,7 @@ int main(int argc, char** argv) {
         else if (option == "--us") microseconds = value;
         else if (option == "--mib") mib = value;
         else if (option == "--streams") streams = value;
+        else if (option == "--threads") threads = value;
         else if (option == "--pause-us") pause_us = value;
         else if (option == "--seconds") seconds = value;
         else return 2;
@@ -167,13 +172,14 @@ int main(int argc, char** argv) {
         queues.push_back(nullptr);
         DO(cuStreamCreate(&queues.back(), 0));
     }
-    const auto launch = [&](Handle stream) {
+    const auto launch_at = [&](Address at, Handle stream) {
         std::uint64_t count = 1;
         std::uint32_t one = 1;
         auto duration = static_cast<unsigned>(microseconds);
-        void* parameters[] = {&memory, &count, &one, &duration};
+        void* parameters[] = {&at, &count, &one, &duration};
         return api.cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
     };
+    const auto launch = [&](Handle stream) { return launch_at(memory, stream); };
     Handle runnable = nullptr;
     if (graph) {
         Handle stream = nullptr, captured = nullptr;
@@ -192,6 +198,26 @@ int main(int argc, char** argv) {
 
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
+    std::atomic<long> by_others{0};
+    std::vector<std::thread> others;
+    for (long thread = 1; thread < threads; ++thread) {
+        others.emplace_back([&, thread] {
+            Handle stream = nullptr;
+            DO(cuCtxSetCurrent(context));
+            DO(cuStreamCreate(&stream, 1));
+            const Address own = memory + static_cast<Address>(thread) * 64;
+            long mine = 0;
+            for (; seconds > 0 ? Clock::now() - start < std::chrono::seconds(seconds) : mine < launches; ++mine) {
+                if (launch_at(own, stream) != 0) fail("a launch of a thread", 0);
+                if (mine % 50 == 49) DO(cuStreamSynchronize(stream));
+            }
+            DO(cuStreamSynchronize(stream));
+            std::uint32_t sum = 0;
+            DO(cuMemcpyDtoH_v2(&sum, own, sizeof sum));
+            if (sum != mine) fail("the sum of a thread", static_cast<int>(sum));
+            by_others += mine;
+        });
+    }
     long done = 0;
     for (; seconds > 0 ? Clock::now() - start < std::chrono::seconds(seconds) : done < launches; ++done) {
         if (interrupted) break;
@@ -200,15 +226,17 @@ int main(int argc, char** argv) {
         if (status != 0) fail("a launch", status);
         if (pause_us > 0) ::usleep(static_cast<useconds_t>(pause_us));
     }
+    for (std::thread& thread : others) thread.join();
     DO(cuCtxSynchronize());
     const double took = std::chrono::duration<double>(Clock::now() - start).count();
     std::uint32_t sum = 0;
     DO(cuMemcpyDtoH_v2(&sum, memory, sizeof sum));
     DO(cuMemFree_v2(memory));
     std::printf(
-        "{\"way\": \"%s\", \"launches\": %ld, \"sum\": %u, \"took_s\": %.4f, \"provider\": \"%s\", \"free_mib\": %zu, "
+        "{\"way\": \"%s\", \"by_others\": %ld, \"launches\": %ld, \"sum\": %u, \"took_s\": %.4f, \"provider\": \"%s\", "
+        "\"free_mib\": %zu, "
         "\"total_mib\": %zu, \"interrupted\": %d}\n",
-        argv[1], done, sum, took, provider_of(reinterpret_cast<void*>(api.cuLaunchKernel)), free >> 20, total >> 20,
-        static_cast<int>(interrupted));
+        argv[1], by_others.load(), done, sum, took, provider_of(reinterpret_cast<void*>(api.cuLaunchKernel)), free >> 20,
+        total >> 20, static_cast<int>(interrupted));
     return interrupted ? 130 : 0;
 }
