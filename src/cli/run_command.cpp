@@ -237,7 +237,8 @@ private:
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
-                if (connection_ && !preload_.empty()) wire::send(connection_.get(), wire::Interrupted{});
+                if (connection_ && !preload_.empty() && may_end(static_cast<int>(info.ssi_signo)))
+                    wire::send(connection_.get(), wire::Interrupted{});
                 const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
                 // The terminal sends its signals to the job, too.
                 if (info.ssi_code != SI_KERNEL) ::kill(child_, as_kill ? SIGKILL : static_cast<int>(info.ssi_signo));
@@ -250,6 +251,10 @@ private:
             if (connection_ && (ready & 2) != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
             if (tries_ > 0) announce_again();
         }
+    }
+
+    static bool may_end(int signal) {
+        return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     }
 
     /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards.

@@ -1,5 +1,7 @@
 #include "client/launches.h"
 
+#include <pthread.h>
+
 #include <chrono>
 
 #include "os/clock.h"
@@ -19,6 +21,18 @@ struct Noted {
 };
 constinit thread_local Noted noted;
 
+/// A thread that is cancelled while it waits would unwind through the program's own frames and the driver's.
+class NoCancellation {
+public:
+    NoCancellation() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+    ~NoCancellation() { ::pthread_setcancelstate(before_, nullptr); }
+    NoCancellation(const NoCancellation&) = delete;
+    NoCancellation& operator=(const NoCancellation&) = delete;
+
+private:
+    int before_ = 0;
+};
+
 }  // namespace
 
 /// Once a stream and mark, the device's marks are told of the stream.
@@ -33,6 +47,7 @@ void Launches::note(device::Stream stream) {
 /// REQUIRES: this thread is counted as inside; when this returns it still is.
 void Launches::begin_slowly(device::Stream stream) {
     if (turns_.captures(stream)) return;
+    const NoCancellation no_cancellation;
     while (!stopped_) {
         state_.fetch_sub(kOneInside, std::memory_order_release);
         if (turns_.is_wanted_back()) {
@@ -50,17 +65,20 @@ void Launches::begin_slowly(device::Stream stream) {
 void Launches::open() {
     const std::lock_guard lock(changes_);
     if ((state_.load(std::memory_order_relaxed) & kOpen) != 0 || stopped_) return turns_.leave_iteration();
+    const auto run = [](void* self) -> void* {
+        static_cast<Launches*>(self)->watch();
+        return nullptr;
+    };
+    if (!watcher_.is_there() && !watcher_.start(run, this)) {
+        stopped_ = true;  // nobody would end its turns
+        return turns_.leave_iteration();
+    }
     seen_ = 0;
     marked_ = false;
     state_.fetch_or(kOpen, std::memory_order_release);
     const std::lock_guard watch(watch_mutex_);
     is_open_ = true;
     wake_.notify_one();
-    const auto run = [](void* self) -> void* {
-        static_cast<Launches*>(self)->watch();
-        return nullptr;
-    };
-    if (!watcher_.is_there()) watcher_.start(run, this);
 }
 
 void Launches::close() {

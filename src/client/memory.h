@@ -113,7 +113,11 @@ public:
         const Books books = open_books();
         work_.mark();
     }
-    bool launches_passed() { return device_.fences->passed(); }
+    bool launches_at_rest() { return device_.fences->at_rest(); }
+    void stream_ends(device::Stream stream) {
+        const Books books = open_books();
+        device_.fences->forget(stream);
+    }
 
     /// For tests: every n-th iteration, all blocks are expected to die. 0: never.
     void mispredict_every(std::uint64_t iterations) { profile_.mispredict_every(iterations); }

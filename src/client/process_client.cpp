@@ -207,6 +207,7 @@ bool ProcessClient::detach() {
 
 void ProcessClient::exits() {
     if (!device_ || in_child_ || !page_) return;
+    take_turns_by_launches(false);  // or its watcher would call a driver that is ending
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
     for (int ms = 0; ms < 50 && !device_->fences->passed(); ++ms)
@@ -264,6 +265,7 @@ void ProcessClient::go_alone() {
         if (!memory_->page_in()) warn("memory that was paged out cannot be read back");
     }
     alone_ = true;
+    by_launches_ = false;
     tell_askers();
 }
 
@@ -377,7 +379,7 @@ bool ProcessClient::tidy() {
     try {
         const bool clean = memory_->boundary();
         if (identity_.without_memory) state_holdings();
-        return clean;
+        return clean || identity_.without_memory;  // it has nothing in a lane
     } catch (const std::exception& error) {
         fail(error.what());
         return false;
@@ -386,12 +388,23 @@ bool ProcessClient::tidy() {
 
 /// Waits for the device before the lane changes hands, and updates the cost of a turn on the page.
 void ProcessClient::drain() {
+    if (by_launches_) return wait_for_rest();
     device_->fences->drain();
-    if (by_launches_) return;  // its marks are no iterations
     const std::optional<std::uint64_t> lost = device_->fences->ns_lost();
     if (!lost) return;
     const std::uint64_t before = page_->turn_cost_ns.load(std::memory_order_relaxed);
     page_->turn_cost_ns.store(before == 0 ? *lost : before - before / 8 + *lost / 8, std::memory_order_relaxed);
+}
+
+/// At the end of a turn by launches. Not for ever: what is in flight may wait for what the program does after this launch. A
+/// client that takes turns by launches has nothing in a lane, so that the next one only shares time with what is left.
+void ProcessClient::wait_for_rest() {
+    constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+    const std::uint64_t until = os::now_ns() + kPatienceNs;
+    for (Duration pause = microseconds(20); !exiting_ && !memory_->launches_at_rest() && os::now_ns() < until;) {
+        os::sleep_for(pause);
+        pause = std::min(pause * 2, microseconds(500));
+    }
 }
 
 void ProcessClient::set_parked(bool parked) {
@@ -453,6 +466,12 @@ salus_status ProcessClient::end(Turns::Count count) {
 
 void ProcessClient::take_turns_by_launches(bool on) {
     if (by_launches_.exchange(on) && !on) launches_.stop();
+}
+
+void ProcessClient::stream_ends(device::Stream stream) {
+    if (in_child_ || !by_launches_) return;
+    memory_->stream_ends(stream);
+    if (device_->pace) device_->pace->forget(stream);
 }
 
 // Note [Signals while a launch waits]

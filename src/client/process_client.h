@@ -79,6 +79,8 @@ public:
     bool has_begun() const { return has_begun_.load(std::memory_order_relaxed); }
     void launch_begins(device::Stream stream) { launches_.begin(stream); }
     void launch_ends() { launches_.end(); }
+    /// It is about to be destroyed.
+    void stream_ends(device::Stream stream);
     /// So much the program has taken from the driver itself.
     void holds(std::uint64_t bytes);
     /// The memory that the job may have, and what the others have; nothing without a service.
@@ -127,7 +129,7 @@ private:
     bool captures(device::Stream stream) override { return memory_->captures(stream); }
     void launches_on(device::Stream stream) override { memory_->launches_on(stream); }
     void mark() override { memory_->mark_launches(); }
-    bool passed() override { return memory_->launches_passed(); }
+    bool passed() override { return memory_->launches_at_rest(); }
     void keep_pace(device::Stream stream) override {
         if (device_->pace) device_->pace->keep(stream);
     }
@@ -141,6 +143,7 @@ private:
     void set_parked(bool parked);
     void never_page_out();
     void notify();
+    void wait_for_rest();
     bool keeps_descriptors();
     void lose_descriptors();
     bool tidy();

@@ -194,6 +194,11 @@ public:
     virtual bool fence() { return true; }
     /// Whether all work marked by the last fence has ended.
     virtual bool passed() { return true; }
+    /// As passed(), for one who only shares time: false only while marked work is known to run. Work that could not be
+    /// marked, and a device that has failed, do not count.
+    virtual bool at_rest() { return true; }
+    /// The stream is about to be destroyed: its handle must not be used any more.
+    virtual void forget(Stream) {}
     /// Waits for all work marked by the last fence.
     virtual void drain() {}
     /// Waits for all work in this process's context, also on streams that nobody named. False: it cannot be known.
@@ -210,10 +215,13 @@ public:
 class Pace {
 public:
     virtual ~Pace() = default;
-    /// A launch on this stream is about to come. Waits while the stream has more in flight than a turn should last.
+    /// A launch on this stream is about to come. Waits a while if the stream has more in flight than a turn should last; not
+    /// for long: what is in flight may itself wait for what the program does next.
     virtual void keep(Stream) = 0;
     /// A turn has begun: the time since the last one says nothing about launches.
     virtual void restart() = 0;
+    /// As of Fences.
+    virtual void forget(Stream) = 0;
 };
 
 /// A client's side of a device. The windows are of one size.

@@ -16,13 +16,13 @@ namespace salus::library {
 salus_client* the_client();
 
 /// Attaches a client that leaves its memory to the program, of which it holds so much by now. nullptr: it cannot be, and
-/// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: has_context().
+/// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: current_context().
 salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not);
 
 /// In a child of fork(): nothing that its launches do is the business of this library (shim_link.cpp).
 void forget_launches();
 
-/// Whether the calling thread has a context on a GPU.
-bool has_context();
+/// The calling thread's context on a GPU; nullptr: it has none.
+void* current_context();
 
 }  // namespace salus::library

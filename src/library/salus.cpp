@@ -83,7 +83,6 @@ void after_fork_in_parent() {
     if (salus_client* client = the_client()) client->client.after_fork_in_parent();
 }
 void after_fork_in_child() {
-    salus::library::forget_launches();
     if (salus_client* client = the_client()) client->client.after_fork_in_child();
 }
 
@@ -150,10 +149,10 @@ salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not) {
     return nullptr;
 }
 
-bool has_context() {
+void* current_context() {
     const Result<const device::cuda::Driver*> driver = device::cuda::driver();
     device::cuda::Context context = nullptr;
-    return driver && driver.value()->get_current(&context) == device::cuda::kSuccess && context;
+    return driver && driver.value()->get_current(&context) == device::cuda::kSuccess ? context : nullptr;
 }
 
 }  // namespace salus::library

@@ -6,10 +6,13 @@
 //   without models (a Triton program that borrows torch's tensors, for one). When its first iteration comes, that is over.
 // - Nobody else. Processes that wait for each other must not wait for turns: ranks of a distributed job, and those that
 //   exchange memory or events with another process.
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,26 +31,69 @@ constexpr std::uint64_t kPatienceNs = 1'000'000'000;
 /// What the program has taken from the driver itself.
 class Holdings {
 public:
-    bool may_take(std::uint64_t bytes) {
+    /// Sets the bytes aside: threads may ask at once. False: the limit does not allow it.
+    bool reserve(std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        return limit_ == 0 || total_ + bytes <= limit_;
+        if (limit_ > 0 && bytes > limit_ - std::min(limit_, total_)) return false;
+        total_ += bytes;
+        return true;
     }
-    std::uint64_t took(std::uint64_t name, std::uint64_t bytes) {
+    void unreserve(std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        std::uint64_t& known = blocks_[name];
-        total_ += bytes - known;
-        known = bytes;
-        return total_;
+        total_ -= std::min(total_, bytes);
     }
-    /// Nothing: it is not known.
-    std::optional<std::uint64_t> gave(std::uint64_t name) {
+    /// Bytes that were reserved have this name now, perhaps beside others.
+    void name(std::uint64_t name, std::uint64_t bytes, const void* context) {
+        const std::lock_guard lock(mutex_);
+        Block& block = blocks_[name];
+        block.bytes += bytes;
+        block.context = context;
+    }
+    /// Takes it out. Returns its size, 0 if it is not known.
+    std::uint64_t take_out(std::uint64_t name) {
         const std::lock_guard lock(mutex_);
         const auto found = blocks_.find(name);
-        if (found == blocks_.end()) return std::nullopt;
-        total_ -= found->second;
-        blocks_.erase(found);
-        return total_;
+        return found == blocks_.end() ? 0 : erase(found);
     }
+    void put_back(std::uint64_t name, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        blocks_[name].bytes += bytes;
+        total_ += bytes;
+    }
+
+    // Memory made by cuMemCreate: its name is the handle, and it stays until it is released and mapped nowhere.
+    void map(std::uint64_t address, std::uint64_t handle) {
+        const std::lock_guard lock(mutex_);
+        const auto found = blocks_.find(handle);
+        if (found == blocks_.end()) return;
+        ++found->second.mappings;
+        mappings_[address] = handle;
+    }
+    void unmap(std::uint64_t address, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        const auto end = mappings_.lower_bound(address + bytes);
+        for (auto at = mappings_.lower_bound(address); at != end; at = mappings_.erase(at)) {
+            const auto found = blocks_.find(at->second);
+            if (found == blocks_.end()) continue;
+            if (--found->second.mappings == 0 && found->second.is_released) erase(found);
+        }
+    }
+    void release(std::uint64_t handle) {
+        const std::lock_guard lock(mutex_);
+        const auto found = blocks_.find(handle);
+        if (found == blocks_.end()) return;
+        found->second.is_released = true;
+        if (found->second.mappings == 0) erase(found);
+    }
+
+    void drop_all_of(const void* context) {
+        const std::lock_guard lock(mutex_);
+        for (auto at = blocks_.begin(); at != blocks_.end();) {
+            const auto block = at++;
+            if (block->second.context == context) erase(block);
+        }
+    }
+
     std::uint64_t total() {
         const std::lock_guard lock(mutex_);
         return total_;
@@ -55,18 +101,35 @@ public:
     std::uint64_t limit() const { return limit_; }
 
 private:
+    struct Block {
+        std::uint64_t bytes = 0;
+        const void* context = nullptr;  ///< it ends with this one; nullptr: with none
+        unsigned mappings = 0;
+        bool is_released = false;
+    };
+    using Blocks = std::unordered_map<std::uint64_t, Block>;
+
+    std::uint64_t erase(Blocks::iterator block) {
+        const std::uint64_t bytes = block->second.bytes;
+        total_ -= std::min(total_, bytes);
+        blocks_.erase(block);
+        return bytes;
+    }
     static std::uint64_t limit_from_environment() {
         const char* text = std::getenv("SALUS_MEMORY");
         return text ? static_cast<std::uint64_t>(parse_number(text).value_or(0)) : 0;
     }
 
     std::mutex mutex_;
-    std::unordered_map<std::uint64_t, std::uint64_t> blocks_;
-    std::uint64_t total_ = 0;
+    Blocks blocks_;
+    std::map<std::uint64_t, std::uint64_t> mappings_;  ///< handles, by address
+    std::uint64_t total_ = 0;                          ///< with what is set aside
     const std::uint64_t limit_ = limit_from_environment();
 };
 /// Never destroyed: programs free memory until their very end.
 Holdings& holdings = *new Holdings;
+/// In a child of fork(), which cannot use the GPU: another thread may have held a lock.
+std::atomic<bool> in_child{false};
 
 enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor, kUngated };
 std::atomic<Role> role{Role::kUndecided};
@@ -102,7 +165,7 @@ Role decide() {
         role.compare_exchange_strong(now, Role::kByAdaptor);
         return Role::kByAdaptor;
     }
-    if (!has_context() || !role.compare_exchange_strong(now, Role::kDeciding)) return Role::kUngated;
+    if (!current_context() || !role.compare_exchange_strong(now, Role::kDeciding)) return Role::kUngated;
     const Role decided = attach_for_launches();
     now = Role::kDeciding;
     return role.compare_exchange_strong(now, decided) ? decided : now;
@@ -117,7 +180,11 @@ void look_for_iterations(salus_client& client) {
         role = Role::kUngated;  // for launches; its iterations take turns
         return;
     }
-    if (now - first < kPatienceNs || is_rank_of_many()) return;
+    if (now - first < kPatienceNs) return;
+    if (is_rank_of_many()) {
+        role = Role::kUngated;
+        return;
+    }
     client.client.take_turns_by_launches(true);
     role = Role::kByLaunches;
 }
@@ -146,23 +213,69 @@ void launch_ends() {
     if (salus_client* const client = the_client()) client->client.launch_ends();
 }
 
-void tell_holdings(std::uint64_t total) {
+void tell_holdings() {
     if (role.load(std::memory_order_acquire) != Role::kByLaunches) return;
-    if (salus_client* const client = the_client()) client->client.holds(total);
+    if (salus_client* const client = the_client()) client->client.holds(holdings.total());
+}
+
+void stream_ends(void* stream) {
+    if (in_child || role.load(std::memory_order_acquire) != Role::kByLaunches) return;
+    if (salus_client* const client = the_client()) client->client.stream_ends(reinterpret_cast<device::Stream>(stream));
 }
 
 bool may_allocate(std::uint64_t bytes) {
+    if (in_child) return true;
     decide();
-    return holdings.may_take(bytes);
+    return holdings.reserve(bytes);
 }
 
-void allocated(std::uint64_t name, std::uint64_t bytes) { tell_holdings(holdings.took(name, bytes)); }
+void allocated(std::uint64_t name, std::uint64_t bytes) {
+    if (in_child) return;
+    holdings.name(name, bytes, current_context());
+    tell_holdings();
+}
 
-void freed(std::uint64_t name) {
-    if (const auto total = holdings.gave(name)) tell_holdings(*total);
+void not_allocated(std::uint64_t bytes) {
+    if (!in_child) holdings.unreserve(bytes);
+}
+
+std::uint64_t freeing(std::uint64_t name) {
+    if (in_child) return 0;
+    const std::uint64_t bytes = holdings.take_out(name);
+    if (bytes > 0) tell_holdings();
+    return bytes;
+}
+
+void not_freed(std::uint64_t name, std::uint64_t bytes) {
+    holdings.put_back(name, bytes);
+    tell_holdings();
+}
+
+void mapped(std::uint64_t address, std::uint64_t handle) {
+    if (!in_child) holdings.map(address, handle);
+}
+
+void unmapped(std::uint64_t address, std::uint64_t bytes) {
+    if (in_child) return;
+    holdings.unmap(address, bytes);
+    tell_holdings();
+}
+
+void released(std::uint64_t handle) {
+    if (in_child) return;
+    holdings.release(handle);
+    tell_holdings();
+}
+
+void context_ended(void* context) {
+    if (in_child) return;
+    holdings.drop_all_of(context);
+    tell_holdings();
 }
 
 void memory_info(std::uint64_t* free, std::uint64_t* total) {
+    if (in_child) return;
+    decide();
     const std::uint64_t own = holdings.total(), limit = holdings.limit();
     salus_client* const client = the_client();
     const auto room = client ? client->client.room() : std::nullopt;
@@ -183,17 +296,35 @@ void exchanges() {
     if (salus_client* const client = the_client()) client->client.take_turns_by_launches(false);
 }
 
-const shim::ClientSide kClientSide{shim::kLinkVersion, launch_begins, launch_ends, may_allocate,
-                                   allocated,          freed,         memory_info, exchanges};
+const shim::ClientSide kClientSide{.version = shim::kLinkVersion,
+                                   .launch_begins = launch_begins,
+                                   .launch_ends = launch_ends,
+                                   .stream_ends = stream_ends,
+                                   .may_allocate = may_allocate,
+                                   .allocated = allocated,
+                                   .not_allocated = not_allocated,
+                                   .freeing = freeing,
+                                   .not_freed = not_freed,
+                                   .mapped = mapped,
+                                   .unmapped = unmapped,
+                                   .released = released,
+                                   .context_ended = context_ended,
+                                   .memory_info = memory_info,
+                                   .exchanges = exchanges};
 
 }  // namespace
 
-void forget_launches() { role = Role::kUngated; }
+void forget_launches() {
+    in_child = true;
+    role = Role::kUngated;
+}
 
 }  // namespace salus::library
 
 extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(
     const salus::shim::ShimSide* shim) {
     if (!shim || shim->version != salus::shim::kLinkVersion) return nullptr;
+    static const int registered = ::pthread_atfork(nullptr, nullptr, salus::library::forget_launches);
+    if (registered != 0) return nullptr;
     return &salus::library::kClientSide;
 }

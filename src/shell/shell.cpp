@@ -133,13 +133,14 @@ void Shell::tell_of_others() {
     reserved_shown_ = reserved;
     sessions_shown_ = sessions_.size();
     if (same) return;
-    for (const auto& [id, session] : sessions_) {
-        const Client* client = engine_.find(id);
-        const Bytes others = client ? reserved - client->reserved() : reserved;
-        session->page->others.store(sessions_.size() - 1, std::memory_order_relaxed);
-        session->page->others_hold.store(static_cast<std::uint64_t>(std::max(others, Bytes{}).count),
-                                         std::memory_order_relaxed);
-    }
+    for (const auto& [id, session] : sessions_) show_others(*session);
+}
+
+void Shell::show_others(Session& session) const {
+    const Client* client = engine_.find(session.id);
+    const Bytes others = engine_.reserved() - (client ? client->reserved() : Bytes{});
+    session.page->others.store(sessions_.size() - 1, std::memory_order_relaxed);
+    session.page->others_hold.store(static_cast<std::uint64_t>(std::max(others, Bytes{}).count), std::memory_order_relaxed);
 }
 
 /// Tells the engine how far the client has come since it last heard, if there is news.
@@ -254,6 +255,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
                           wire::Text<16>(memory_.name()),
                           {}};
     welcome.gpu = wire::Text<64>(memory_.identity());
+    show_others(added);  // before the client may look
     send(added.id, welcome);
     feed(e);
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });

@@ -154,6 +154,7 @@ private:
     void feed(const Event& event);
     void deliver(const Event& event);
     void tell_of_others();
+    void show_others(Session& session) const;
     void tell_progress(Session& session);
     void tell_progress_of_holders();
     void turn_is_over(Session& session);

@@ -24,6 +24,11 @@ struct LaunchConfig {
     Stream stream;
 };
 
+/// CUipcMemHandle and CUipcEventHandle.
+struct IpcHandle {
+    char bytes[64];
+};
+
 /// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR.
 struct ArrayDescriptor {
     std::size_t width, height;
@@ -67,9 +72,6 @@ struct Array3DDescriptor {
 // Each row: symbol, bytes of device memory that it takes, what names the memory afterwards, parameters, arguments.
 #define SALUS_SHIM_ALLOCATIONS(X)                                                                           \
     X(cuMemAlloc_v2, size, *at, (Address * at, std::size_t size), (at, size))                               \
-    X(cuMemAllocPitch_v2, width* height, *at,                                                               \
-      (Address * at, std::size_t * pitch, std::size_t width, std::size_t height, unsigned element),         \
-      (at, pitch, width, height, element))                                                                  \
     X(cuMemAllocAsync, size, *at, (Address * at, std::size_t size, Stream stream), (at, size, stream))      \
     X(cuMemAllocAsync_ptsz, size, *at, (Address * at, std::size_t size, Stream stream), (at, size, stream)) \
     X(cuMemAllocFromPoolAsync, size, *at, (Address * at, std::size_t size, void* pool, Stream stream),      \
@@ -89,24 +91,33 @@ struct Array3DDescriptor {
     X(cuMemFree_v2, at, (Address at), (at))                               \
     X(cuMemFreeAsync, at, (Address at, Stream stream), (at, stream))      \
     X(cuMemFreeAsync_ptsz, at, (Address at, Stream stream), (at, stream)) \
-    X(cuMemRelease, handle, (Handle handle), (handle))                    \
     X(cuArrayDestroy, reinterpret_cast<Handle>(array), (void* array), (array))
 
 // By these a process shares memory or events with others. Each row: symbol, parameters, arguments.
 #define SALUS_SHIM_EXCHANGES(X)                                                                        \
     X(cuIpcGetMemHandle, (void* handle, Address at), (handle, at))                                     \
+    X(cuIpcOpenMemHandle_v2, (Address * at, IpcHandle handle, unsigned flags), (at, handle, flags))    \
+    X(cuIpcOpenEventHandle, (void** event, IpcHandle handle), (event, handle))                         \
     X(cuIpcGetEventHandle, (void* handle, void* event), (handle, event))                               \
     X(cuMemExportToShareableHandle, (void* shared, Handle handle, int type, unsigned long long flags), \
       (shared, handle, type, flags))                                                                   \
     X(cuMemImportFromShareableHandle, (Handle * handle, void* shared, int type), (handle, shared, type))
 
 // Each row: symbol, parameters, arguments. Every one of these does something of its own (shim.cpp).
-#define SALUS_SHIM_OTHERS(X)                                                                                    \
-    X(cuInit, (unsigned flags), (flags))                                                                        \
-    X(cuMemGetInfo_v2, (std::size_t * free, std::size_t * total), (free, total))                                \
-    X(cuGetProcAddress, (const char* symbol, void** function, int version, std::uint64_t flags),                \
-      (symbol, function, version, flags))                                                                       \
-    X(cuGetProcAddress_v2, (const char* symbol, void** function, int version, std::uint64_t flags, int* found), \
+#define SALUS_SHIM_OTHERS(X)                                                                                            \
+    X(cuMemAllocPitch_v2, (Address * at, std::size_t * pitch, std::size_t width, std::size_t height, unsigned element), \
+      (at, pitch, width, height, element))                                                                              \
+    X(cuMemMap, (Address at, std::size_t size, std::size_t offset, Handle handle, unsigned long long flags),            \
+      (at, size, offset, handle, flags))                                                                                \
+    X(cuMemUnmap, (Address at, std::size_t size), (at, size))                                                           \
+    X(cuMemRelease, (Handle handle), (handle))                                                                          \
+    X(cuStreamDestroy_v2, (Stream stream), (stream))                                                                    \
+    X(cuCtxDestroy_v2, (void* context), (context))                                                                      \
+    X(cuInit, (unsigned flags), (flags))                                                                                \
+    X(cuMemGetInfo_v2, (std::size_t * free, std::size_t * total), (free, total))                                        \
+    X(cuGetProcAddress, (const char* symbol, void** function, int version, std::uint64_t flags),                        \
+      (symbol, function, version, flags))                                                                               \
+    X(cuGetProcAddress_v2, (const char* symbol, void** function, int version, std::uint64_t flags, int* found),         \
       (symbol, function, version, flags, found))
 
 }  // namespace salus::shim

@@ -23,10 +23,24 @@ struct ClientSide {
     /// launches. Then launch_ends must follow.
     void (*launch_begins)(void* stream) = nullptr;
     void (*launch_ends)() = nullptr;
-    /// False: so much memory would be more than the job may have.
+    /// This stream is about to be destroyed.
+    void (*stream_ends)(void* stream) = nullptr;
+
+    /// Before an allocation: sets the bytes aside. False: the job may not have so many. Then allocated() must follow, or
+    /// not_allocated() if the driver has refused.
     bool (*may_allocate)(std::uint64_t bytes) = nullptr;
     void (*allocated)(std::uint64_t name, std::uint64_t bytes) = nullptr;
-    void (*freed)(std::uint64_t name) = nullptr;
+    void (*not_allocated)(std::uint64_t bytes) = nullptr;
+    /// Before memory is freed; afterwards its name may be another's already. Returns its size, 0 if that is not known.
+    std::uint64_t (*freeing)(std::uint64_t name) = nullptr;
+    /// ... if the driver has refused.
+    void (*not_freed)(std::uint64_t name, std::uint64_t bytes) = nullptr;
+    /// Memory that was made by cuMemCreate is used until it is released and mapped nowhere.
+    void (*mapped)(std::uint64_t address, std::uint64_t handle) = nullptr;
+    void (*unmapped)(std::uint64_t address, std::uint64_t bytes) = nullptr;
+    void (*released)(std::uint64_t handle) = nullptr;
+    /// All memory of this context is gone.
+    void (*context_ended)(void* context) = nullptr;
     /// Changes what the driver says to what the job may have.
     void (*memory_info)(std::uint64_t* free, std::uint64_t* total) = nullptr;
     /// The process shares memory or events with others: they may wait for each other on the device.

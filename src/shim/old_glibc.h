@@ -12,3 +12,4 @@
 
 SALUS_OLD_GLIBC(dlopen)
 SALUS_OLD_GLIBC(dlvsym)
+SALUS_OLD_GLIBC(dlerror)

@@ -22,13 +22,16 @@ Entry entries[] = {
 };
 std::atomic<void*> library{nullptr};
 
-/// Threads may come at once: all of them find the same.
-void* libcuda() {
+/// The driver that the program has loaded, wherever from; if it has none and `load`, it is loaded now. Threads may come at
+/// once: all of them find the same.
+void* libcuda(bool load) {
     if (void* const known = library.load(std::memory_order_acquire)) return known;
-    // The one that the program has loaded, wherever from.
     void* found = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (!found) found = ::dlopen("libcuda.so.1", RTLD_NOW);
-    if (!found) return nullptr;
+    if (!found && load) found = ::dlopen("libcuda.so.1", RTLD_NOW);
+    if (!found) {
+        ::dlerror();  // is not the program's business
+        return nullptr;
+    }
     for (Entry& entry : entries) entry.real.store(real_dlsym()(found, entry.symbol), std::memory_order_relaxed);
     library.store(found, std::memory_order_release);
     return found;
@@ -39,17 +42,17 @@ void* libcuda() {
 void* real(Function function) {
     std::atomic<void*>& slot = entries[static_cast<unsigned>(function)].real;
     if (void* const known = slot.load(std::memory_order_relaxed)) return known;
-    libcuda();
+    libcuda(/*load=*/true);
     return slot.load(std::memory_order_relaxed);
 }
 
 void* real(const char* symbol) {
-    void* const from = libcuda();
+    void* const from = libcuda(/*load=*/true);
     return from ? real_dlsym()(from, symbol) : nullptr;
 }
 
 void* instead_of(void* found) {
-    if (!found || !libcuda()) return found;
+    if (!found || !libcuda(/*load=*/false)) return found;
     for (const Entry& entry : entries) {
         if (entry.real.load(std::memory_order_relaxed) == found) return entry.ours;
     }

@@ -101,6 +101,22 @@ std::uint64_t bytes_of(const Array3DDescriptor* array) {
            at_least_one(array->depth);
 }
 
+std::uint64_t bytes_of(std::size_t width, std::size_t height) {
+    std::size_t bytes = 0;
+    return __builtin_mul_overflow(width, height, &bytes) ? ~std::size_t{0} : bytes;
+}
+
+/// The real call of an allocation, within what the job may have. `name` is what names the memory afterwards.
+template <typename Call, typename Name>
+Status allocate(std::uint64_t bytes, const Call& call, const Name& name) {
+    const ClientSide* const told = bytes > 0 ? linked() : nullptr;
+    if (told && !told->may_allocate(bytes)) return kOutOfMemory;
+    const Status status = call();
+    if (told && status == kSuccess) told->allocated(name(), bytes);
+    else if (told) told->not_allocated(bytes);
+    return status;
+}
+
 /// For tests: how many launches passed, at the end of the process.
 struct Report {
     ~Report() {
@@ -134,26 +150,76 @@ extern "C" {
     }
 SALUS_SHIM_LAUNCHES(SALUS_SHIM_LAUNCH)
 
-#define SALUS_SHIM_ALLOCATE(symbol, bytes, name, parameters, arguments)                             \
-    SALUS_SHIM_EXPORT Status symbol parameters {                                                    \
-        SALUS_SHIM_REAL(symbol);                                                                    \
-        const ClientSide* const told = linked();                                                    \
-        const std::uint64_t wanted = bytes;                                                         \
-        if (told && wanted > 0 && !told->may_allocate(wanted)) return kOutOfMemory;                 \
-        const Status status = real_function arguments;                                              \
-        if (told && wanted > 0 && status == kSuccess) told->allocated(std::uint64_t{name}, wanted); \
-        return status;                                                                              \
+#define SALUS_SHIM_ALLOCATE(symbol, bytes, name, parameters, arguments)                           \
+    SALUS_SHIM_EXPORT Status symbol parameters {                                                  \
+        SALUS_SHIM_REAL(symbol);                                                                  \
+        return allocate(                                                                          \
+            bytes, [&] { return real_function arguments; }, [&] { return std::uint64_t{name}; }); \
     }
 SALUS_SHIM_ALLOCATIONS(SALUS_SHIM_ALLOCATE)
 
-// Told before it is done: afterwards the name may be another's already.
-#define SALUS_SHIM_FREE(symbol, name, parameters, arguments)                           \
-    SALUS_SHIM_EXPORT Status symbol parameters {                                       \
-        SALUS_SHIM_REAL(symbol);                                                       \
-        if (const ClientSide* const told = linked()) told->freed(std::uint64_t{name}); \
-        return real_function arguments;                                                \
+#define SALUS_SHIM_FREE(symbol, name, parameters, arguments)                              \
+    SALUS_SHIM_EXPORT Status symbol parameters {                                          \
+        SALUS_SHIM_REAL(symbol);                                                          \
+        const ClientSide* const told = linked();                                          \
+        const std::uint64_t bytes = told ? told->freeing(std::uint64_t{name}) : 0;        \
+        const Status status = real_function arguments;                                    \
+        if (bytes > 0 && status != kSuccess) told->not_freed(std::uint64_t{name}, bytes); \
+        return status;                                                                    \
     }
 SALUS_SHIM_FREES(SALUS_SHIM_FREE)
+
+SALUS_SHIM_EXPORT Status cuMemAllocPitch_v2(Address* at, std::size_t* pitch, std::size_t width, std::size_t height,
+                                            unsigned element) {
+    SALUS_SHIM_REAL(cuMemAllocPitch_v2);
+    const Status status = allocate(
+        bytes_of(width, height), [&] { return real_function(at, pitch, width, height, element); }, [&] { return *at; });
+    // Its rows are longer than was asked for, by what only the driver knows.
+    const ClientSide* const told = linked();
+    if (!told || status != kSuccess || *pitch <= width) return status;
+    const std::uint64_t more = bytes_of(*pitch - width, height);
+    if (told->may_allocate(more)) {
+        told->allocated(*at, more);
+        return status;
+    }
+    cuMemFree_v2(*at);
+    return kOutOfMemory;
+}
+
+SALUS_SHIM_EXPORT Status cuMemMap(Address at, std::size_t size, std::size_t offset, Handle handle,
+                                  unsigned long long flags) {
+    SALUS_SHIM_REAL(cuMemMap);
+    const Status status = real_function(at, size, offset, handle, flags);
+    if (const ClientSide* const told = linked(); told && status == kSuccess) told->mapped(at, handle);
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuMemUnmap(Address at, std::size_t size) {
+    SALUS_SHIM_REAL(cuMemUnmap);
+    const Status status = real_function(at, size);
+    if (const ClientSide* const told = linked(); told && status == kSuccess) told->unmapped(at, size);
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuMemRelease(Handle handle) {
+    SALUS_SHIM_REAL(cuMemRelease);
+    const Status status = real_function(handle);
+    if (const ClientSide* const told = linked(); told && status == kSuccess) told->released(handle);
+    return status;
+}
+
+SALUS_SHIM_EXPORT Status cuStreamDestroy_v2(Stream stream) {
+    SALUS_SHIM_REAL(cuStreamDestroy_v2);
+    if (const ClientSide* const told = linked()) told->stream_ends(stream);
+    return real_function(stream);
+}
+
+SALUS_SHIM_EXPORT Status cuCtxDestroy_v2(void* context) {
+    SALUS_SHIM_REAL(cuCtxDestroy_v2);
+    const Status status = real_function(context);
+    if (const ClientSide* const told = linked(); told && status == kSuccess) told->context_ended(context);
+    return status;
+}
 
 #define SALUS_SHIM_EXCHANGE(symbol, parameters, arguments)              \
     SALUS_SHIM_EXPORT Status symbol parameters {                        \

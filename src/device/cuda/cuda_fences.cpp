@@ -90,6 +90,16 @@ public:
         });
     }
 
+    bool at_rest() override {
+        const cuda::ContextScope scope(context_);
+        const std::lock_guard lock(marks_mutex_);
+        return std::none_of(marked_.begin(), marked_.end(), [&](const Mark& mark) {
+            return driver().event_query(mark.event) == cuda::kNotReady;
+        });
+    }
+
+    void forget(Stream stream) override { std::erase(used_, stream); }
+
     void drain() override {
         const cuda::ContextScope scope(context_);
         std::unique_lock lock(marks_mutex_);  // other threads make fences meanwhile

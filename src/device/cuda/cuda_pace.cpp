@@ -3,7 +3,9 @@
 #include <map>
 #include <mutex>
 
+#include "base/time.h"
 #include "device/cuda/cuda_windows.h"
+#include "os/clock.h"
 
 namespace salus::device {
 namespace {
@@ -31,7 +33,19 @@ public:
         const cuda::ContextScope scope(context_);
         const cuda::Event oldest = mark(track, reinterpret_cast<cuda::Stream>(stream));
         lock.unlock();
-        if (oldest) driver().event_synchronize(oldest);
+        for (int ms = 0; oldest && ms < kPatienceMs && driver().event_query(oldest) == cuda::kNotReady; ++ms)
+            os::sleep_for(milliseconds(1));
+    }
+
+    void forget(Stream stream) override {
+        const std::lock_guard lock(mutex_);
+        const auto found = tracks_.find(stream);
+        if (found == tracks_.end()) return;
+        const cuda::ContextScope scope(context_);
+        for (const cuda::Event event : found->second.marks) {
+            if (event) driver().event_destroy(event);
+        }
+        tracks_.erase(found);
     }
 
     void restart() override {
@@ -41,6 +55,7 @@ public:
 
 private:
     static constexpr float kBetweenMarksMs = 4;
+    static constexpr int kPatienceMs = 100;
     static constexpr std::size_t kMarks = 4;  ///< three of them in flight: what the device is given ahead
     static constexpr unsigned kLaunchesMax = 4096;
 
@@ -59,7 +74,7 @@ private:
         int capturing = 0;
         if (driver().stream_is_capturing(stream, &capturing) != cuda::kSuccess || capturing != 0) return nullptr;
         cuda::Event& event = track.marks[track.next];
-        if (!event && driver().event_create(&event, cuda::kEventBlockingSync) != cuda::kSuccess) return nullptr;
+        if (!event && driver().event_create(&event, 0) != cuda::kSuccess) return nullptr;
         if (driver().event_record(event, stream) != cuda::kSuccess) return nullptr;
         track.launches = 0;
         track.next = (track.next + 1) % kMarks;

@@ -53,7 +53,6 @@ struct AccessDescription {
 inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
-inline constexpr unsigned kEventBlockingSync = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kAttributeVirtualMemory = 102;  ///< virtual memory management is supported
 inline constexpr int kAttributeDescriptorHandles =
