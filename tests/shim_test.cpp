@@ -152,6 +152,17 @@ TEST(Shim, ALibraryOfTheUsersFindsTheNextOne) {
     }
 }
 
+/// By a handle of the driver a program gets the driver's function, past that of its user's library.
+TEST(Shim, ALibraryOfTheUsersSeesNoMoreThanWithoutUs) {
+    ShimMachine machine;
+    machine.also["LD_PRELOAD"] = SALUS_SHIM_PRELOAD;
+    for (const char* way : {"dlsym", "resolver", "deepbind"}) {
+        Process process = machine.run({}, {way, "--launches", "30"});
+        EXPECT_EQ(machine.result(process).value("provider", ""), kShim);
+        EXPECT_EQ(process.output().find("the user's library saw"), std::string::npos) << process.output();
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------- memory
 
 TEST(Shim, MemoryIsCountedAndLimited) {
