@@ -109,6 +109,14 @@ TEST(Shim, AGraphIsOneLaunchAndWhatIsCapturedRunsLater) {
     EXPECT_NE(machine.report().find("kernels 10 graphs 20"), std::string::npos) << machine.report();
 }
 
+TEST(Shim, AForkedChildGetsTheDriversErrors) {
+    ShimMachine machine;
+    for (const char* way : {"symbol", "resolver"}) {
+        Process process = machine.run({}, {way, "--fork", "--launches", "20"});
+        EXPECT_EQ(machine.result(process).value("sum", 0), 20) << process.output();
+    }
+}
+
 TEST(Shim, IsLeftOutOnRequest) {
     ShimMachine machine;
     Process process = machine.run({"--shim", "off"}, {"dlsym"});

@@ -83,7 +83,6 @@ void after_fork_in_parent() {
     if (salus_client* client = the_client()) client->client.after_fork_in_parent();
 }
 void after_fork_in_child() {
-    salus::library::forget_launches();
     if (salus_client* client = the_client()) client->client.after_fork_in_child();
 }
 

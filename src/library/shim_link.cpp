@@ -6,6 +6,11 @@
 //   without models (a Triton program that borrows torch's tensors, for one). When its first iteration comes, that is over.
 // - Nobody else. Processes that wait for each other must not wait for turns: ranks of a distributed job, and those that
 //   exchange memory or events with another process.
+//
+// A child of fork() is nobody: whoever is linked has called cuInit, so CUDA forbids the child to use the GPU, and other
+// threads may have held any lock of ours when it was made. Every call returns at once, and the driver gives its errors.
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -70,6 +75,7 @@ Holdings& holdings = *new Holdings;
 
 enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor, kUngated };
 std::atomic<Role> role{Role::kUndecided};
+std::atomic<bool> is_child{false};
 std::atomic<std::uint64_t> first_launch_ns{0};
 
 bool is_rank_of_many() {
@@ -125,6 +131,7 @@ void look_for_iterations(salus_client& client) {
 thread_local bool inside = false;
 
 void launch_begins(void* stream) {
+    if (is_child.load(std::memory_order_relaxed)) return;
     const Role now = decide();
     if (now == Role::kUngated || now == Role::kDeciding) [[likely]]
         return;
@@ -143,6 +150,7 @@ void launch_begins(void* stream) {
 void launch_ends() {
     if (!inside) return;
     inside = false;
+    if (is_child.load(std::memory_order_relaxed)) return;  // made by a callback in the launch
     if (salus_client* const client = the_client()) client->client.launch_ends();
 }
 
@@ -152,6 +160,7 @@ void tell_holdings(std::uint64_t total) {
 }
 
 bool may_allocate(std::uint64_t bytes) {
+    if (is_child.load(std::memory_order_relaxed)) return true;
     decide();
     return holdings.may_take(bytes);
 }
@@ -159,6 +168,7 @@ bool may_allocate(std::uint64_t bytes) {
 void allocated(std::uint64_t name, std::uint64_t bytes) { tell_holdings(holdings.took(name, bytes)); }
 
 void freed(std::uint64_t name) {
+    if (is_child.load(std::memory_order_relaxed)) return;
     if (const auto total = holdings.gave(name)) tell_holdings(*total);
 }
 
@@ -179,6 +189,7 @@ void memory_info(std::uint64_t* free, std::uint64_t* total) {
 }
 
 void exchanges() {
+    if (is_child.load(std::memory_order_relaxed)) return;
     role = Role::kUngated;
     if (salus_client* const client = the_client()) client->client.take_turns_by_launches(false);
 }
@@ -187,13 +198,11 @@ const shim::ClientSide kClientSide{shim::kLinkVersion, launch_begins, launch_end
                                    allocated,          freed,         memory_info, exchanges};
 
 }  // namespace
-
-void forget_launches() { role = Role::kUngated; }
-
 }  // namespace salus::library
 
 extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(
     const salus::shim::ShimSide* shim) {
     if (!shim || shim->version != salus::shim::kLinkVersion) return nullptr;
+    if (::pthread_atfork(nullptr, nullptr, [] { salus::library::is_child = true; }) != 0) return nullptr;
     return &salus::library::kClientSide;
 }
