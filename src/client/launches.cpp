@@ -10,6 +10,8 @@ namespace {
 /// How often the watcher looks: soon, where others may wait for the end of the turn.
 constexpr std::chrono::microseconds kLookSoon{500};
 constexpr std::chrono::milliseconds kLookLater{20};
+/// How long the watcher waits for a mark to pass before it lets the boundary wait for the device.
+constexpr std::uint64_t kPatienceNs = 50'000'000;
 
 /// The stream that this thread last launched on, and after how many marks that was noted.
 struct Noted {
@@ -88,17 +90,22 @@ void Launches::look() {
     }
     if (!marked_) {
         marks_.fetch_add(1, std::memory_order_acq_rel);
-        turns_.mark();
-        marked_ = true;
+        marked_ = turns_.mark();
+        marked_ns_ = os::now_ns();
     }
+    if (!marked_) return;
     // A launch since the mark would have changed the state.
-    if ((now & kInside) != 0 || !turns_.passed()) return;
+    if ((now & kInside) != 0 || !(turns_.passed() || must_not_wait_for_mark())) return;
     if (!state_.compare_exchange_strong(now, now | kClosing, std::memory_order_acq_rel)) return;
     turns_.leave_iteration();
     state_.fetch_and(~(kOpen | kClosing), std::memory_order_release);
     const std::lock_guard watch(watch_mutex_);
     is_open_ = false;
 }
+
+/// Some marks never pass: their stream was destroyed, or a kernel has failed. A program that launches no more would keep its
+/// turn for ever. The boundary drains the device, whatever the marks say.
+bool Launches::must_not_wait_for_mark() const { return turns_.is_wanted_back() && os::now_ns() - marked_ns_ > kPatienceNs; }
 
 void Launches::watch() {
     std::unique_lock lock(watch_mutex_);
