@@ -126,6 +126,7 @@ void make_context(World& world) {
 void end_context(World& world) {
     if (world.contexts.empty()) return world.say("context null: %d", world.driver.cuCtxDestroy_v2(nullptr));
     const World::Made one = world.random.of(world.contexts);
+    if (world.capturing.handle) return;  // earlier work of that stream is not waited for
     if (world.contexts.size() > 1 && synchronize_all(world) != 0) return;
     if (!one.handle) {
         const Status status = world.driver.cuCtxDestroy_v2(one.context);

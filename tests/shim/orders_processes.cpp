@@ -38,6 +38,7 @@ void wait_for(const World& world, const char* what, pid_t pid) {
     world.name = std::move(name);
     world.random = Random(seed);
     world.children = 0;
+    world.parent_captures = world.keeps_turn();
     if (world.random.once_in(3)) find_driver(world);
     if (world.random.below(3) > 0) set_up(world);
     act(world, 1 + world.random.below(5));
@@ -121,6 +122,7 @@ struct Command {
 };
 
 void exec_child(World& world) {
+    if (world.keeps_turn()) return;
     Command command(world, next_child(world));
     const int how = world.random.below(3);
     pid_t pid = -1;
@@ -139,7 +141,7 @@ void exec_child(World& world) {
 }
 
 void exec_here(World& world) {
-    if (world.random.below(3) > 0) return;
+    if (world.keeps_turn() || world.random.below(3) > 0) return;
     world.say("exec");
     Command command(world, next_child(world));
     command.exec();

@@ -59,6 +59,9 @@ struct World {
     std::vector<Block> blocks = {};
     Block for_graphs = {};
     Made capturing = {};  ///< the stream
+    /// The process, or one that waits for it, captures: it keeps its turn, and a program started now would wait for ever.
+    bool keeps_turn() const { return capturing.handle || parent_captures; }
+    bool parent_captures = false;
 
     /// One line of output, in one write: nothing of it is twice after a fork.
     __attribute__((format(printf, 2, 3))) void say(const char* format, ...) const;
