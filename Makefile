@@ -7,7 +7,7 @@
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
-#                 programs, formatting
+#                 programs, 1,000 orders of fork, exec and dlopen, formatting
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -18,6 +18,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := cmake --build --parallel $(JOBS) --preset
 CONCURRENCY := python3 tests/concurrency/run
+ORDERS := python3 tests/shim/orders
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
@@ -51,6 +52,7 @@ test: build torch-all
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000
 	@build/bin/salus sim fuzz --seeds 1..30000
+	@$(ORDERS) --seeds 1..100
 	@$(CONCURRENCY) --kind host --seconds 60 & other=$$!; $(CONCURRENCY) --kind standin --seconds 60 || failed=1; \
 	wait $$other && [ -z "$${failed:-}" ]
 
@@ -80,6 +82,7 @@ check: test build-dev build-asan build-tsan
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
 	@TSAN_OPTIONS="halt_on_error=1 report_thread_leaks=0 die_after_fork=0" ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
+	@$(ORDERS) --seeds 1..1000
 	@$(CONCURRENCY) --kind host --programs 2000 --first-seed 100001
 	@$(CONCURRENCY) --kind standin --programs 5000 --first-seed 100001
 	@$(CONCURRENCY) --kind native --programs 300 --build build/tsan

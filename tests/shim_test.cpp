@@ -119,6 +119,14 @@ TEST(Shim, AGraphIsOneLaunchAndWhatIsCapturedRunsLater) {
     EXPECT_NE(machine.report().find("kernels 10 graphs 20"), std::string::npos) << machine.report();
 }
 
+TEST(Shim, AForkedChildGetsTheDriversErrors) {
+    ShimMachine machine;
+    for (const char* way : {"symbol", "resolver"}) {
+        Process process = machine.run({}, {way, "--fork", "--launches", "20"});
+        EXPECT_EQ(machine.result(process).value("sum", 0), 20) << process.output();
+    }
+}
+
 TEST(Shim, IsLeftOutOnRequest) {
     ShimMachine machine;
     Process process = machine.run({"--shim", "off"}, {"dlsym"});
@@ -191,6 +199,17 @@ TEST(Shim, ALibraryOfTheUsersFindsTheNextOne) {
         EXPECT_EQ(result.value("sum", 0), 30);
         EXPECT_NE(process.output().find("the user's library saw 30 launches"), std::string::npos) << process.output();
         EXPECT_NE(machine.report().find("kernels 30 graphs 0"), std::string::npos) << machine.report();
+    }
+}
+
+/// By a handle of the driver a program gets the driver's function, past that of its user's library.
+TEST(Shim, ALibraryOfTheUsersSeesNoMoreThanWithoutUs) {
+    ShimMachine machine;
+    machine.also["LD_PRELOAD"] = SALUS_SHIM_PRELOAD;
+    for (const char* way : {"dlsym", "resolver", "deepbind"}) {
+        Process process = machine.run({}, {way, "--launches", "30"});
+        EXPECT_EQ(machine.result(process).value("provider", ""), kShim);
+        EXPECT_EQ(process.output().find("the user's library saw"), std::string::npos) << process.output();
     }
 }
 

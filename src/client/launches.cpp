@@ -12,6 +12,8 @@ namespace {
 /// How often the watcher looks: soon, where others may wait for the end of the turn.
 constexpr std::chrono::microseconds kLookSoon{500};
 constexpr std::chrono::milliseconds kLookLater{20};
+/// How long a program that launches nothing keeps a turn that is wanted back, for what it has in flight.
+constexpr std::uint64_t kPatienceNs = 50'000'000;
 
 /// The stream that this thread last launched on, and after how many marks that was noted.
 struct Noted {
@@ -102,21 +104,25 @@ void Launches::look() {
     if (now != seen_) {
         seen_ = now;
         marked_ = false;
+        quiet_since_ns_ = os::now_ns();
         return;
     }
     if (!marked_) {
         marks_.fetch_add(1, std::memory_order_acq_rel);
-        turns_.mark();
-        marked_ = true;
+        marked_ = turns_.mark();  // not while a stream captures: then it is tried again
     }
     // A launch since the mark would have changed the state.
-    if ((now & kInside) != 0 || !turns_.passed()) return;
+    if ((now & kInside) != 0 || !((marked_ && turns_.passed()) || has_waited_enough())) return;
     if (!state_.compare_exchange_strong(now, now | kClosing, std::memory_order_acq_rel)) return;
     turns_.leave_iteration();
     state_.fetch_and(~(kOpen | kClosing), std::memory_order_release);
     const std::lock_guard watch(watch_mutex_);
     is_open_ = false;
 }
+
+/// Some marks cannot be made, or never pass: a capture is left open, a kernel waits for the host. A program that launches no
+/// more would keep its turn for ever. The boundary gives the device some more time.
+bool Launches::has_waited_enough() const { return turns_.is_wanted_back() && os::now_ns() - quiet_since_ns_ > kPatienceNs; }
 
 void Launches::watch() {
     std::unique_lock lock(watch_mutex_);

@@ -45,8 +45,9 @@ public:
     // Work in flight. None of these waits for the device.
     virtual bool captures(device::Stream stream) = 0;
     virtual void launches_on(device::Stream stream) = 0;
-    /// Marks what the streams were given so far; passed() says whether that is done.
-    virtual void mark() = 0;
+    /// Marks what the streams were given so far; passed() says whether that is done. False: one of them captures, and its
+    /// earlier work cannot be marked now.
+    virtual bool mark() = 0;
     virtual bool passed() = 0;
     /// Waits while the device has too much in flight for this stream.
     virtual void keep_pace(device::Stream stream) = 0;
@@ -87,6 +88,7 @@ private:
     void note(device::Stream stream);
     void open();
     void close();
+    bool has_waited_enough() const;
     void watch();
 
     LaunchTurns& turns_;
@@ -97,6 +99,7 @@ private:
     // The watcher.
     std::uint64_t seen_ = 0;  ///< the state when it last looked; under changes_
     bool marked_ = false;     ///< ... and nothing was launched since the last mark
+    std::uint64_t quiet_since_ns_ = 0;
     std::mutex watch_mutex_;
     std::condition_variable wake_;
     bool is_open_ = false;              ///< under watch_mutex_

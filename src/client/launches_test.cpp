@@ -50,7 +50,10 @@ public:
         const std::lock_guard lock(mutex_);
         noted.push_back(stream);
     }
-    void mark() override { ++marks; }
+    bool mark() override {
+        ++marks;
+        return markable;
+    }
     bool passed() override { return done; }
     void keep_pace(Stream) override { ++paced; }
 
@@ -79,7 +82,7 @@ public:
         return condition();
     }
 
-    std::atomic<bool> wanted_back{false}, done{true};
+    std::atomic<bool> wanted_back{false}, done{true}, markable{true};
     std::atomic<Stream> capturing{99};
     std::atomic<int> waiting{0}, boundaries{0}, marks{0}, in_driver{0}, paced{0}, wishes{0};
     std::vector<Stream> noted;
@@ -110,6 +113,34 @@ TEST(Launches, TheFirstWaitsForTheTurnAndTheNextDoNot) {
     EXPECT_TRUE(turn.is_inside()) << "the turn is open while work is in flight";
     EXPECT_EQ(turn.boundaries, 0);
     EXPECT_EQ(launches.count(), 2u);
+}
+
+/// Its stream was destroyed, or a kernel has failed: no mark will pass, and the program launches no more.
+TEST(Launches, ATurnThatIsWantedBackEndsThoughNoMarkPasses) {
+    OneTurn turn;
+    Launches launches(turn);
+    turn.grant();
+    turn.done = false;
+    launches.begin(1);
+    launches.end();
+    os::sleep_for(milliseconds(100));
+    EXPECT_EQ(turn.boundaries, 0) << "nobody wants it";
+    turn.wanted_back = true;
+    EXPECT_TRUE(OneTurn::comes_true([&] { return turn.boundaries == 1; }));
+    EXPECT_FALSE(turn.has_turn());
+}
+
+TEST(Launches, WhatACaptureKeepsFromBeingMarkedIsMarkedAfterIt) {
+    OneTurn turn;
+    Launches launches(turn);
+    turn.grant();
+    turn.markable = false;
+    launches.begin(1);
+    launches.end();
+    EXPECT_TRUE(OneTurn::comes_true([&] { return turn.marks > 3; }));
+    EXPECT_EQ(turn.boundaries, 0);
+    turn.markable = true;
+    EXPECT_TRUE(OneTurn::comes_true([&] { return turn.boundaries == 1; }));
 }
 
 TEST(Launches, ATurnEndsWhenTheDeviceHasNothingLeftToDo) {

@@ -109,9 +109,9 @@ public:
         const Books books = open_books();
         work_.launches_on(stream);
     }
-    void mark_launches() {
+    bool mark_launches() {
         const Books books = open_books();
-        work_.mark();
+        return work_.mark().has_value();
     }
     bool launches_at_rest() { return device_.fences->at_rest(); }
     void stream_ends(device::Stream stream) {

@@ -128,7 +128,7 @@ private:
     bool has_company() const override { return page_->others.load(std::memory_order_relaxed) > 0; }
     bool captures(device::Stream stream) override { return memory_->captures(stream); }
     void launches_on(device::Stream stream) override { memory_->launches_on(stream); }
-    void mark() override { memory_->mark_launches(); }
+    bool mark() override { return memory_->mark_launches(); }
     bool passed() override { return memory_->launches_at_rest(); }
     void keep_pace(device::Stream stream) override {
         if (device_->pace) device_->pace->keep(stream);

@@ -19,9 +19,6 @@ salus_client* the_client();
 /// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: current_context().
 salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not);
 
-/// In a child of fork(): nothing that its launches do is the business of this library (shim_link.cpp).
-void forget_launches();
-
 /// The calling thread's context on a GPU; nullptr: it has none.
 void* current_context();
 

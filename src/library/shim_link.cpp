@@ -6,6 +6,9 @@
 //   without models (a Triton program that borrows torch's tensors, for one). When its first iteration comes, that is over.
 // - Nobody else. Processes that wait for each other must not wait for turns: ranks of a distributed job, and those that
 //   exchange memory or events with another process.
+//
+// A child of fork() is nobody: whoever is linked has called cuInit, so CUDA forbids the child to use the GPU, and other
+// threads may have held any lock of ours when it was made. Every call returns at once, and the driver gives its errors.
 #include <pthread.h>
 
 #include <algorithm>
@@ -128,11 +131,9 @@ private:
 };
 /// Never destroyed: programs free memory until their very end.
 Holdings& holdings = *new Holdings;
-/// In a child of fork(), which cannot use the GPU: another thread may have held a lock.
-std::atomic<bool> in_child{false};
-
 enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor, kUngated };
 std::atomic<Role> role{Role::kUndecided};
+std::atomic<bool> is_child{false};
 std::atomic<std::uint64_t> first_launch_ns{0};
 
 bool is_rank_of_many() {
@@ -192,6 +193,7 @@ void look_for_iterations(salus_client& client) {
 thread_local bool inside = false;
 
 void launch_begins(void* stream) {
+    if (is_child) return;
     const Role now = decide();
     if (now == Role::kUngated || now == Role::kDeciding) [[likely]]
         return;
@@ -210,6 +212,7 @@ void launch_begins(void* stream) {
 void launch_ends() {
     if (!inside) return;
     inside = false;
+    if (is_child) return;  // made by a callback in the launch
     if (salus_client* const client = the_client()) client->client.launch_ends();
 }
 
@@ -219,28 +222,28 @@ void tell_holdings() {
 }
 
 void stream_ends(void* stream) {
-    if (in_child || role.load(std::memory_order_acquire) != Role::kByLaunches) return;
+    if (is_child || role.load(std::memory_order_acquire) != Role::kByLaunches) return;
     if (salus_client* const client = the_client()) client->client.stream_ends(reinterpret_cast<device::Stream>(stream));
 }
 
 bool may_allocate(std::uint64_t bytes) {
-    if (in_child) return true;
+    if (is_child) return true;
     decide();
     return holdings.reserve(bytes);
 }
 
 void allocated(std::uint64_t name, std::uint64_t bytes) {
-    if (in_child) return;
+    if (is_child) return;
     holdings.name(name, bytes, current_context());
     tell_holdings();
 }
 
 void not_allocated(std::uint64_t bytes) {
-    if (!in_child) holdings.unreserve(bytes);
+    if (!is_child) holdings.unreserve(bytes);
 }
 
 std::uint64_t freeing(std::uint64_t name) {
-    if (in_child) return 0;
+    if (is_child) return 0;
     const std::uint64_t bytes = holdings.take_out(name);
     if (bytes > 0) tell_holdings();
     return bytes;
@@ -252,29 +255,29 @@ void not_freed(std::uint64_t name, std::uint64_t bytes) {
 }
 
 void mapped(std::uint64_t address, std::uint64_t handle) {
-    if (!in_child) holdings.map(address, handle);
+    if (!is_child) holdings.map(address, handle);
 }
 
 void unmapped(std::uint64_t address, std::uint64_t bytes) {
-    if (in_child) return;
+    if (is_child) return;
     holdings.unmap(address, bytes);
     tell_holdings();
 }
 
 void released(std::uint64_t handle) {
-    if (in_child) return;
+    if (is_child) return;
     holdings.release(handle);
     tell_holdings();
 }
 
 void context_ended(void* context) {
-    if (in_child) return;
+    if (is_child) return;
     holdings.drop_all_of(context);
     tell_holdings();
 }
 
 void memory_info(std::uint64_t* free, std::uint64_t* total) {
-    if (in_child) return;
+    if (is_child) return;
     decide();
     const std::uint64_t own = holdings.total(), limit = holdings.limit();
     salus_client* const client = the_client();
@@ -292,6 +295,7 @@ void memory_info(std::uint64_t* free, std::uint64_t* total) {
 }
 
 void exchanges() {
+    if (is_child) return;
     role = Role::kUngated;
     if (salus_client* const client = the_client()) client->client.take_turns_by_launches(false);
 }
@@ -313,18 +317,11 @@ const shim::ClientSide kClientSide{.version = shim::kLinkVersion,
                                    .exchanges = exchanges};
 
 }  // namespace
-
-void forget_launches() {
-    in_child = true;
-    role = Role::kUngated;
-}
-
 }  // namespace salus::library
 
 extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(
     const salus::shim::ShimSide* shim) {
     if (!shim || shim->version != salus::shim::kLinkVersion) return nullptr;
-    static const int registered = ::pthread_atfork(nullptr, nullptr, salus::library::forget_launches);
-    if (registered != 0) return nullptr;
+    if (::pthread_atfork(nullptr, nullptr, [] { salus::library::is_child = true; }) != 0) return nullptr;
     return &salus::library::kClientSide;
 }

@@ -1,11 +1,12 @@
 // A user's own library that stands before cuLaunchKernel, as profilers do: it looks for the next definition.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
 
 using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 
-static int seen = 0;
+static std::atomic<int> seen{0};
 
 extern "C" int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                               unsigned shared, void* stream, void** parameters, void** extra) {
@@ -15,5 +16,5 @@ extern "C" int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned
 }
 
 __attribute__((destructor)) static void tell() {
-    if (seen > 0) std::fprintf(stderr, "the user's library saw %d launches\n", seen);
+    if (seen > 0) std::fprintf(stderr, "the user's library saw %d launches\n", seen.load());
 }

@@ -2,11 +2,12 @@
 // programs do, allocates, launches, and says what it saw in one line of JSON.
 //
 //   salus-shim-program WAY [--launches N | --seconds S] [--us MICROSECONDS] [--mib MIB] [--streams N] [--threads N]
-//                          [--pause-us N] [--graph]
+//                          [--pause-us N] [--graph] [--fork]
 //
 // Further threads have a stream and a sum of their own, which they check.
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -24,26 +25,27 @@ using Address = std::uint64_t;
 using Handle = void*;
 
 // Each row: the symbol, the name without version and flavour, whether there is a per-thread flavour, parameters.
-#define PROGRAM_FUNCTIONS(X)                                                                             \
-    X(cuInit, "cuInit", (unsigned))                                                                      \
-    X(cuDeviceGetCount, "cuDeviceGetCount", (int*))                                                      \
-    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (Handle*, int))                              \
-    X(cuCtxSetCurrent, "cuCtxSetCurrent", (Handle))                                                      \
-    X(cuCtxSynchronize, "cuCtxSynchronize", ())                                                          \
-    X(cuModuleLoadData, "cuModuleLoadData", (Handle*, const void*))                                      \
-    X(cuModuleGetFunction, "cuModuleGetFunction", (Handle*, Handle, const char*))                        \
-    X(cuMemAlloc_v2, "cuMemAlloc", (Address*, std::size_t))                                              \
-    X(cuMemFree_v2, "cuMemFree", (Address))                                                              \
-    X(cuMemGetInfo_v2, "cuMemGetInfo", (std::size_t*, std::size_t*))                                     \
-    X(cuMemsetD8_v2, "cuMemsetD8", (Address, unsigned char, std::size_t))                                \
-    X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", (void*, Address, std::size_t))                                    \
-    X(cuStreamCreate, "cuStreamCreate", (Handle*, unsigned))                                             \
-    X(cuStreamSynchronize, "cuStreamSynchronize", (Handle))                                              \
-    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (Handle, int))                                    \
-    X(cuStreamEndCapture, "cuStreamEndCapture", (Handle, Handle*))                                       \
-    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (Handle*, Handle, unsigned long long)) \
-    X(cuGraphLaunch, "cuGraphLaunch", (Handle, Handle))                                                  \
-    X(cuLaunchKernel, "cuLaunchKernel",                                                                  \
+#define PROGRAM_FUNCTIONS(X)                                                                                   \
+    X(cuInit, "cuInit", (unsigned))                                                                            \
+    X(cuDeviceGetCount, "cuDeviceGetCount", (int*))                                                            \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (Handle*, int))                                    \
+    X(cuCtxSetCurrent, "cuCtxSetCurrent", (Handle))                                                            \
+    X(cuCtxSynchronize, "cuCtxSynchronize", ())                                                                \
+    X(cuModuleLoadData, "cuModuleLoadData", (Handle*, const void*))                                            \
+    X(cuModuleGetFunction, "cuModuleGetFunction", (Handle*, Handle, const char*))                              \
+    X(cuMemAlloc_v2, "cuMemAlloc", (Address*, std::size_t))                                                    \
+    X(cuMemFree_v2, "cuMemFree", (Address))                                                                    \
+    X(cuMemGetInfo_v2, "cuMemGetInfo", (std::size_t*, std::size_t*))                                           \
+    X(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", (void*, Address, int, unsigned long long)) \
+    X(cuMemsetD8_v2, "cuMemsetD8", (Address, unsigned char, std::size_t))                                      \
+    X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", (void*, Address, std::size_t))                                          \
+    X(cuStreamCreate, "cuStreamCreate", (Handle*, unsigned))                                                   \
+    X(cuStreamSynchronize, "cuStreamSynchronize", (Handle))                                                    \
+    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (Handle, int))                                          \
+    X(cuStreamEndCapture, "cuStreamEndCapture", (Handle, Handle*))                                             \
+    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (Handle*, Handle, unsigned long long))       \
+    X(cuGraphLaunch, "cuGraphLaunch", (Handle, Handle))                                                        \
+    X(cuLaunchKernel, "cuLaunchKernel",                                                                        \
       (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**))
 
 #define DECLARE(symbol, name, parameters) extern "C" Status symbol parameters;
@@ -126,16 +128,36 @@ const char* provider_of(void* function) {
     return slash ? slash + 1 : info.dli_fname;
 }
 
+/// What CUDA forbids to a child of fork() must fail there, and end nobody.
+template <typename Launch>
+void errors_of_child(const Api& api, Address memory, const Launch& launch) {
+    const pid_t pid = ::fork();
+    int status = -1;
+    if (pid == 0) {
+        Address other = 0;
+        std::size_t free = 0;
+        int descriptor = -1;
+        const Status errors[] = {api.cuMemAlloc_v2(&other, 4096), launch(), api.cuMemGetInfo_v2(&free, nullptr),
+                                 api.cuMemExportToShareableHandle(&descriptor, 1, 1, 0), api.cuMemFree_v2(memory)};
+        for (const Status error : errors) {
+            if (error != 3) ::_exit(1);
+        }
+        std::exit(0);
+    }
+    ::waitpid(pid, &status, 0);
+    if (status != 0) fail("a forked child", status);
+}
+
 volatile sig_atomic_t interrupted = 0;
 
 int main(int argc, char** argv) {
     if (argc < 2) return 2;
     long launches = 100, microseconds = 0, mib = 4, streams = 1, pause_us = 0, seconds = 0, threads = 1;
-    bool graph = false;
+    bool graph = false, forks = false;
     for (int i = 2; i < argc; ++i) {
         const std::string option = argv[i];
-        if (option == "--graph") {
-            graph = true;
+        if (option == "--graph" || option == "--fork") {
+            (option == "--graph" ? graph : forks) = true;
             continue;
         }
         const long value = i + 1 < argc ? std::atol(argv[++i]) : 0;
@@ -227,6 +249,7 @@ int main(int argc, char** argv) {
         if (pause_us > 0) ::usleep(static_cast<useconds_t>(pause_us));
     }
     for (std::thread& thread : others) thread.join();
+    if (forks) errors_of_child(api, memory, [&] { return launch(nullptr); });
     DO(cuCtxSynchronize());
     const double took = std::chrono::duration<double>(Clock::now() - start).count();
     std::uint32_t sum = 0;

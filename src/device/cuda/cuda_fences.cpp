@@ -150,14 +150,11 @@ private:
     enum class StreamState : std::uint8_t { kUsual, kCaptures, kGone };
     StreamState state_of(Stream stream) const {
         int capturing = 0;
-        switch (driver().stream_is_capturing(stream_of(stream), &capturing)) {
-            case cuda::kSuccess: return capturing != 0 ? StreamState::kCaptures : StreamState::kUsual;
-            case cuda::kInvalidHandle:
-            case cuda::kInvalidContext:
-            case cuda::kContextIsDestroyed: return StreamState::kGone;
-            // The default stream may not even be queried while a stream that it waits for captures.
-            default: return StreamState::kCaptures;
-        }
+        const cuda::Status status = driver().stream_is_capturing(stream_of(stream), &capturing);
+        if (status == cuda::kSuccess) return capturing != 0 ? StreamState::kCaptures : StreamState::kUsual;
+        // The default stream may not even be queried while a stream that it waits for captures. Other errors mean that the
+        // stream or its context is no more, or that a kernel has failed: then nothing runs any longer.
+        return status == cuda::kStreamCaptureImplicit ? StreamState::kCaptures : StreamState::kGone;
     }
 
     cuda::Event record(Stream stream) {

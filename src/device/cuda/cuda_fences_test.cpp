@@ -65,6 +65,20 @@ TEST_F(CudaMemoryTest, DrainWaitsForWhatTheFenceMarked) {
     });
 }
 
+/// A turn is not kept for a device that does nothing any longer.
+TEST_F(CudaMemoryTest, AfterAFaultNoStreamCountsAsCapturing) {
+    in_process([] {
+        const OneClient one;
+        const auto& [world, gpu, a, at, side, stream] = one;
+        ASSERT_EQ(gpu.work(side, 0x1000, kMiB, 5, 0), kSuccess);
+        EXPECT_NE(gpu.context_synchronize(), kSuccess);
+        a->fences->uses(stream);
+        EXPECT_FALSE(a->fences->captures(stream));
+        EXPECT_TRUE(a->fences->fence());
+        a->fences->drain();
+    });
+}
+
 TEST_F(CudaMemoryTest, WhatRanBeforeACaptureIsStillWaitedFor) {
     in_process([] {
         const OneClient one;

@@ -24,6 +24,7 @@ inline constexpr Status kNotReady = 600;
 inline constexpr Status kInvalidContext = 201;
 inline constexpr Status kInvalidHandle = 400;
 inline constexpr Status kContextIsDestroyed = 709;
+inline constexpr Status kStreamCaptureImplicit = 906;
 
 struct Uuid {
     unsigned char bytes[16];
