@@ -242,6 +242,25 @@ TEST(Shim, TheDeviceIsAsLargeAsTheServiceSays) {
     machine.result(first);
 }
 
+/// What each process may have is 32 MiB.
+TEST(Shim, OddWaysToAllocateAreCounted) {
+    ShimMachine machine;
+    struct Row {
+        const char* mode;
+        int says;
+        const char* why;
+    };
+    for (const Row& row :
+         {Row{"pitched", 32, "rows are longer than was asked for"}, Row{"not-freed", 32, "a free that fails frees nothing"},
+          Row{"contexts", 5, "a context that is destroyed takes its memory along"},
+          Row{"mapped", 32, "a handle that is released stays as long as it is mapped"},
+          Row{"asks-first", 32, "before anything is allocated"}}) {
+        Process process = machine.salus({"run", "--memory", "32MiB", "--", SALUS_SHIM_ODD, row.mode});
+        EXPECT_EQ(process.wait(), 0) << row.mode << process.output();
+        EXPECT_EQ(process.output(), std::to_string(row.says) + "\n") << row.mode << ": " << row.why;
+    }
+}
+
 // --------------------------------------------------------------------------------------------------------------- turns
 
 /// Launches of 1 ms each for 3 s of device time in all; two such programs cannot take less than 6 s together.
@@ -288,6 +307,29 @@ TEST(Shim, AJobThatWaitsForItsTurnCanBeInterrupted) {
         EXPECT_LT(seconds_now() - from, 5) << whom;
     }
     EXPECT_TRUE(first.runs()) << "the first was not held up";
+}
+
+/// What it leaves behind cannot be asked how far it has come.
+TEST(Shim, AProgramThatLeavesSomethingOddBehindHoldsNobodyUp) {
+    for (const char* mode : {"destroyed", "fault", "capture"}) {
+        ShimMachine machine({"--lanes", "1"});
+        Process odd = machine.salus({"run", "--name", "odd", "--", SALUS_SHIM_ODD, mode});
+        ASSERT_TRUE(eventually([&] { return odd.output().find("sleeps") != std::string::npos; })) << mode << odd.output();
+        Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--launches", "300"});
+        EXPECT_LT(machine.result(busy).value("took_s", 100.0), 10.0) << mode;
+        EXPECT_TRUE(odd.runs()) << mode << odd.output();
+    }
+}
+
+/// A host function on the device waits for what the program does after its next launches.
+TEST(Shim, WorkThatWaitsForLaterLaunchesDoesNotDeadlock) {
+    ShimMachine machine({"--lanes", "1", "--min-turn-ms", "3"});
+    Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--seconds", "60"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("busy") == "running"; }));
+    Process odd = machine.salus({"run", "--name", "odd", "--", SALUS_SHIM_ODD, "host-waits"});
+    EXPECT_EQ(odd.wait(), 0) << odd.output();
+    EXPECT_EQ(odd.output(), "0\n");
+    EXPECT_TRUE(busy.runs());
 }
 
 TEST(Shim, AProgramThatComputesNothingHoldsNobodyUp) {
