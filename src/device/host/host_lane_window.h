@@ -28,7 +28,8 @@ public:
 private:
     template <typename Act>
     void around_evacuated(std::uint64_t from, std::uint64_t to, const Act& act) const;
-    void* copy_of(Range range) const;
+    using Copy = void* (*)(void* to, const void* from, std::size_t size);
+    void* copy_of(Range range, Copy how) const;
     bool move_in(void* copy, Range range) const;
     bool show(Range range) const;
     void hide(Range range) const;
