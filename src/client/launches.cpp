@@ -1,10 +1,9 @@
 #include "client/launches.h"
 
-#include <pthread.h>
-
 #include <chrono>
 
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace salus::client {
 namespace {
@@ -14,6 +13,8 @@ constexpr std::chrono::microseconds kLookSoon{500};
 constexpr std::chrono::milliseconds kLookLater{20};
 /// How long a program that launches nothing keeps a turn that is wanted back, for what it has in flight.
 constexpr std::uint64_t kPatienceNs = 50'000'000;
+/// How long the end of a turn waits for threads that are inside a launch.
+constexpr std::uint64_t kEmptyPatienceNs = 1'000'000'000;
 
 /// The stream that this thread last launched on, and after how many marks that was noted.
 struct Noted {
@@ -22,18 +23,6 @@ struct Noted {
     std::uint64_t marks = 0;
 };
 constinit thread_local Noted noted;
-
-/// A thread that is cancelled while it waits would unwind through the program's own frames and the driver's.
-class NoCancellation {
-public:
-    NoCancellation() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-    ~NoCancellation() { ::pthread_setcancelstate(before_, nullptr); }
-    NoCancellation(const NoCancellation&) = delete;
-    NoCancellation& operator=(const NoCancellation&) = delete;
-
-private:
-    int before_ = 0;
-};
 
 }  // namespace
 
@@ -49,7 +38,7 @@ void Launches::note(device::Stream stream) {
 /// REQUIRES: this thread is counted as inside; when this returns it still is.
 void Launches::begin_slowly(device::Stream stream) {
     if (turns_.captures(stream)) return;
-    const NoCancellation no_cancellation;
+    const os::NoCancellation no_cancellation;
     while (!stopped_) {
         state_.fetch_sub(kOneInside, std::memory_order_release);
         if (turns_.is_wanted_back()) {
@@ -86,14 +75,27 @@ void Launches::open() {
 void Launches::close() {
     const std::lock_guard lock(changes_);
     if ((state_.fetch_or(kClosing, std::memory_order_acq_rel) & kOpen) != 0) {
-        // Those inside are in a call of the driver, which may wait for the device.
-        while ((state_.load(std::memory_order_acquire) & kInside) != 0) os::sleep_for(microseconds(20));
+        if (!wait_until_empty()) {
+            state_.fetch_and(~kClosing, std::memory_order_release);
+            return;
+        }
         marks_.fetch_add(1, std::memory_order_acq_rel);
         turns_.leave_iteration();
         const std::lock_guard watch(watch_mutex_);
         is_open_ = false;
     }
     state_.fetch_and(~(kOpen | kClosing), std::memory_order_release);
+}
+
+/// Those inside are in a call of the driver. It may wait for the device, and that for another thread of the program: so not
+/// for ever. False: the turn stays open, and the next launch or the watcher tries again.
+bool Launches::wait_until_empty() const {
+    const std::uint64_t until = os::now_ns() + kEmptyPatienceNs;
+    while ((state_.load(std::memory_order_acquire) & kInside) != 0) {
+        if (os::now_ns() > until) return false;
+        os::sleep_for(microseconds(20));
+    }
+    return true;
 }
 
 void Launches::look() {

@@ -88,6 +88,7 @@ private:
     void note(device::Stream stream);
     void open();
     void close();
+    bool wait_until_empty() const;
     bool has_waited_enough() const;
     void watch();
 

@@ -94,6 +94,11 @@ private:
     int inside_ = 0;
 };
 
+void launch(Launches& launches, Stream stream) {
+    launches.begin(stream);
+    launches.end();
+}
+
 TEST(Launches, TheFirstWaitsForTheTurnAndTheNextDoNot) {
     OneTurn turn;
     Launches launches(turn);
@@ -103,8 +108,7 @@ TEST(Launches, TheFirstWaitsForTheTurnAndTheNextDoNot) {
         launches.begin(1);
         launched = true;
         launches.end();
-        launches.begin(1);
-        launches.end();
+        launch(launches, 1);
     });
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.waiting == 1; }));
     EXPECT_FALSE(launched);
@@ -121,8 +125,7 @@ TEST(Launches, ATurnThatIsWantedBackEndsThoughNoMarkPasses) {
     Launches launches(turn);
     turn.grant();
     turn.done = false;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     os::sleep_for(milliseconds(100));
     EXPECT_EQ(turn.boundaries, 0) << "nobody wants it";
     turn.wanted_back = true;
@@ -135,8 +138,7 @@ TEST(Launches, WhatACaptureKeepsFromBeingMarkedIsMarkedAfterIt) {
     Launches launches(turn);
     turn.grant();
     turn.markable = false;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.marks > 3; }));
     EXPECT_EQ(turn.boundaries, 0);
     turn.markable = true;
@@ -148,8 +150,7 @@ TEST(Launches, ATurnEndsWhenTheDeviceHasNothingLeftToDo) {
     Launches launches(turn);
     turn.grant();
     turn.done = false;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.marks > 0; })) << "it is marked when no launch comes";
     os::sleep_for(milliseconds(5));
     EXPECT_TRUE(turn.is_inside());
@@ -177,13 +178,9 @@ TEST(Launches, ATurnThatIsWantedBackEndsAtTheNextLaunch) {
     Launches launches(turn);
     turn.grant();
     turn.done = false;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     turn.wanted_back = true;
-    std::thread thread([&] {
-        launches.begin(2);
-        launches.end();
-    });
+    std::thread thread([&] { launch(launches, 2); });
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.waiting == 1; }));
     EXPECT_EQ(turn.boundaries, 1);
     EXPECT_EQ(turn.wishes, 1) << "the next turn is decided with it in mind";
@@ -199,12 +196,10 @@ TEST(Launches, EveryStreamIsNotedOnceAfterEachMark) {
     turn.grant();
     turn.done = false;
     for (const Stream stream : {Stream{1}, Stream{1}, Stream{2}, Stream{2}}) {
-        launches.begin(stream);
-        launches.end();
+        launch(launches, stream);
     }
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.marks > 0; }));
-    launches.begin(2);
-    launches.end();
+    launch(launches, 2);
     EXPECT_EQ(turn.noted, (std::vector<Stream>{1, 2, 2}));
 }
 
@@ -212,8 +207,7 @@ TEST(Launches, WhatIsCapturedNeedsNoTurn) {
     OneTurn turn;
     Launches launches(turn);
     turn.capturing = 7;
-    launches.begin(7);
-    launches.end();
+    launch(launches, 7);
     EXPECT_EQ(turn.waiting, 0);
     EXPECT_FALSE(turn.is_inside());
 }
@@ -221,10 +215,7 @@ TEST(Launches, WhatIsCapturedNeedsNoTurn) {
 TEST(Launches, OneThatMayNotWaitGoesAheadWithoutATurn) {
     OneTurn turn;
     Launches launches(turn);
-    std::thread thread([&] {
-        launches.begin(1);
-        launches.end();
-    });
+    std::thread thread([&] { launch(launches, 1); });
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.waiting == 1; }));
     turn.let_go_without();
     thread.join();
@@ -236,13 +227,11 @@ TEST(Launches, AfterTheStopNobodyWaits) {
     Launches launches(turn);
     turn.grant();
     turn.done = false;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     launches.stop();
     EXPECT_FALSE(turn.is_inside());
     turn.wanted_back = true;
-    launches.begin(1);
-    launches.end();
+    launch(launches, 1);
     EXPECT_FALSE(turn.is_inside());
 }
 

@@ -131,6 +131,7 @@ private:
 };
 /// Never destroyed: programs free memory until their very end.
 Holdings& holdings = *new Holdings;
+
 enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor, kUngated };
 std::atomic<Role> role{Role::kUndecided};
 std::atomic<bool> is_child{false};
@@ -300,8 +301,7 @@ void exchanges() {
     if (salus_client* const client = the_client()) client->client.take_turns_by_launches(false);
 }
 
-const shim::ClientSide kClientSide{.version = shim::kLinkVersion,
-                                   .launch_begins = launch_begins,
+const shim::ClientSide kClientSide{.launch_begins = launch_begins,
                                    .launch_ends = launch_ends,
                                    .stream_ends = stream_ends,
                                    .may_allocate = may_allocate,
@@ -319,9 +319,8 @@ const shim::ClientSide kClientSide{.version = shim::kLinkVersion,
 }  // namespace
 }  // namespace salus::library
 
-extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(
-    const salus::shim::ShimSide* shim) {
-    if (!shim || shim->version != salus::shim::kLinkVersion) return nullptr;
+extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(std::uint32_t version) {
+    if (version != salus::shim::kLinkVersion) return nullptr;
     if (::pthread_atfork(nullptr, nullptr, [] { salus::library::is_child = true; }) != 0) return nullptr;
     return &salus::library::kClientSide;
 }

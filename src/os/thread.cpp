@@ -1,6 +1,7 @@
 #include "os/thread.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -42,5 +43,8 @@ std::optional<std::size_t> count_threads() {
     if (::stat("/proc/self/task", &threads) != 0 || threads.st_nlink < kItselfAndParent) return std::nullopt;
     return static_cast<std::size_t>(threads.st_nlink - kItselfAndParent);
 }
+
+NoCancellation::NoCancellation() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+NoCancellation::~NoCancellation() { ::pthread_setcancelstate(before_, nullptr); }
 
 }  // namespace salus::os

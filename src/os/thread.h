@@ -16,4 +16,16 @@ bool thread_runs(int thread);
 /// Number of threads of this process. Nothing if the kernel does not tell.
 std::optional<std::size_t> count_threads();
 
+/// While it lives, the calling thread is not cancelled: pthread_cancel would unwind through frames that are not ours.
+class NoCancellation {
+public:
+    NoCancellation();
+    ~NoCancellation();
+    NoCancellation(const NoCancellation&) = delete;
+    NoCancellation& operator=(const NoCancellation&) = delete;
+
+private:
+    int before_ = 0;
+};
+
 }  // namespace salus::os

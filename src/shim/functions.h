@@ -1,5 +1,5 @@
 // The functions of the CUDA driver that the shim stands before, by the names that libcuda.so.1 exports. Declarations are
-// those of cuda.h; driver_test.cpp compares them where cuda.h is installed.
+// those of cuda.h; functions_test.cpp compares them where cuda.h is installed.
 //
 // A function with the suffix _ptsz is the same with another meaning of the null stream: the calling thread's own.
 #pragma once
@@ -14,7 +14,7 @@ using Stream = void*;
 using Address = std::uint64_t;
 using Handle = std::uint64_t;
 
-inline constexpr Status kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kNotFound = 500;
+inline constexpr Status kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotFound = 500;
 /// What a null stream means in a function with the suffix _ptsz.
 inline const Stream kThreadsOwnStream = reinterpret_cast<Stream>(2);
 

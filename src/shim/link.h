@@ -1,5 +1,6 @@
 // Between the shim (libsalus-cuda.so, preloaded) and the client library (libsalus.so), which the shim loads once the process
-// uses the GPU. Plain C types: the two are built apart, and compare kLinkVersion first.
+// uses the GPU. Plain C types: the two are built apart, and compare kLinkVersion first. The client library's own calls of
+// the driver must not be served by the shim; it finds the real functions through the shim's salus_shim_real (driver.cpp).
 #pragma once
 
 #include <cstddef>
@@ -9,16 +10,8 @@ namespace salus::shim {
 
 inline constexpr std::uint32_t kLinkVersion = 1;
 
-/// What the shim offers.
-struct ShimSide {
-    std::uint32_t version = kLinkVersion;
-    /// The real driver's function. The client library must not be served by the shim.
-    void* (*real)(const char* symbol) = nullptr;
-};
-
 /// What the client library offers. No function ends the process or throws. All may be called by any thread.
 struct ClientSide {
-    std::uint32_t version = kLinkVersion;
     /// This thread is about to launch work on this stream: waits for the process's turn, if the process takes turns by
     /// launches. Then launch_ends must follow.
     void (*launch_begins)(void* stream) = nullptr;
@@ -47,8 +40,8 @@ struct ClientSide {
     void (*exchanges)() = nullptr;
 };
 
-/// The function of the client library that makes the link. nullptr: this process is not shared.
+/// The function of the client library that makes the link, given the shim's kLinkVersion. nullptr: it is of another one.
 inline constexpr const char* kLinkFunction = "salus_shim_link";
-using LinkFunction = const ClientSide* (*)(const ShimSide* shim);
+using LinkFunction = const ClientSide* (*)(std::uint32_t version);
 
 }  // namespace salus::shim

@@ -40,11 +40,9 @@ void link_up() {
     if (disabled && *disabled && !(disabled[0] == '0' && disabled[1] == '\0')) return;
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return step_aside("the client library cannot be loaded");
-    static const ShimSide ours{kLinkVersion, [](const char* symbol) { return real(symbol); }};
     const auto link = reinterpret_cast<LinkFunction>(real_dlsym()(library, kLinkFunction));
-    if (!link) return step_aside("the client library is of another version");
-    const ClientSide* const theirs = link(&ours);
-    if (theirs && theirs->version != kLinkVersion) return step_aside("the client library is of another version");
+    const ClientSide* const theirs = link ? link(kLinkVersion) : nullptr;
+    if (!theirs) return step_aside("the client library is of another version");
     client.store(theirs, std::memory_order_release);
 }
 

@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "device/cuda/cuda_windows.h"
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace salus::device {
 namespace {
@@ -33,6 +34,7 @@ public:
         const cuda::ContextScope scope(context_);
         const cuda::Event oldest = mark(track, reinterpret_cast<cuda::Stream>(stream));
         lock.unlock();
+        const os::NoCancellation no_cancellation;
         for (int ms = 0; oldest && ms < kPatienceMs && driver().event_query(oldest) == cuda::kNotReady; ++ms)
             os::sleep_for(milliseconds(1));
     }

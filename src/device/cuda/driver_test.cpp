@@ -12,6 +12,8 @@
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 #include <cudaTypedefs.h>
+
+#include "tests/same_function.h"
 #endif
 
 namespace salus::device::cuda {
@@ -56,15 +58,7 @@ static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 static_assert(kAttributeDescriptorHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 
-// Functions: each parameter as large as the real one, and a pointer where that is one.
-template <typename Ours, typename Real>
-constexpr bool kSameShape = sizeof(Ours) == sizeof(Real) && std::is_pointer_v<Ours> == std::is_pointer_v<Real>;
-template <typename Ours, typename Real>
-struct SameFunction : std::false_type {};
-template <typename... Ours, typename... Real>
-requires(sizeof...(Ours) == sizeof...(Real)) struct SameFunction<Status (*)(Ours...), CUresult (*)(Real...)>
-    : std::bool_constant<(kSameShape<Ours, Real> && ...)> {
-};
+using test::SameFunction;
 
 struct Symbols {
 #define SALUS_CUDA_SYMBOL(member, symbol, parameters) std::string_view member = symbol;
