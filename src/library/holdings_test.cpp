@@ -1,0 +1,68 @@
+#include "library/holdings.h"
+
+#include <gtest/gtest.h>
+
+namespace salus::library {
+namespace {
+
+int context, other_context;
+
+TEST(Holdings, AreLimitedTogetherWithWhatIsSetAside) {
+    Holdings holdings(100);
+    EXPECT_TRUE(holdings.reserve(60));
+    EXPECT_FALSE(holdings.reserve(41)) << "another thread, before the first has its memory";
+    EXPECT_FALSE(holdings.reserve(~std::uint64_t{0})) << "no sum overflows";
+    EXPECT_TRUE(holdings.reserve(40));
+    holdings.unreserve(40);
+    holdings.name(1, 60, &context);
+    EXPECT_EQ(holdings.total(), 60u);
+    EXPECT_TRUE(Holdings(0).reserve(~std::uint64_t{0})) << "no limit";
+}
+
+TEST(Holdings, WhatIsFreedIsTakenOutOnceAndPutBackIfThatFails) {
+    Holdings holdings(0);
+    holdings.reserve(60);
+    holdings.name(1, 60, &context);
+    EXPECT_EQ(holdings.take_out(2), 0u) << "nobody knows it";
+    EXPECT_EQ(holdings.take_out(1), 60u);
+    EXPECT_EQ(holdings.take_out(1), 0u);
+    EXPECT_EQ(holdings.total(), 0u);
+    holdings.put_back(1, 60);
+    EXPECT_EQ(holdings.total(), 60u);
+    EXPECT_EQ(holdings.take_out(1), 60u);
+}
+
+TEST(Holdings, AHandleLastsUntilItIsReleasedAndMappedNowhere) {
+    Holdings holdings(0);
+    holdings.reserve(10);
+    holdings.name(7, 10, nullptr);
+    holdings.map(1000, 7);
+    holdings.map(2000, 7);
+    holdings.release(7);
+    EXPECT_EQ(holdings.total(), 10u);
+    holdings.unmap(1000, 10);
+    EXPECT_EQ(holdings.total(), 10u);
+    holdings.unmap(1900, 200);
+    EXPECT_EQ(holdings.total(), 0u);
+
+    holdings.reserve(10);
+    holdings.name(8, 10, nullptr);
+    holdings.map(1000, 8);
+    holdings.unmap(1000, 10);
+    EXPECT_EQ(holdings.total(), 10u) << "it may be mapped again";
+    holdings.release(8);
+    EXPECT_EQ(holdings.total(), 0u);
+}
+
+TEST(Holdings, EndWithTheirContext) {
+    Holdings holdings(0);
+    for (const std::uint64_t name : {1u, 2u, 3u}) {
+        holdings.reserve(10);
+        holdings.name(name, 10, name == 3 ? &other_context : &context);
+    }
+    holdings.drop_all_of(&context);
+    EXPECT_EQ(holdings.total(), 10u);
+}
+
+}  // namespace
+}  // namespace salus::library
