@@ -26,6 +26,8 @@ enum class Linking : int { kNotYet, kUnderWay, kDone };
 std::atomic<Linking> linking{Linking::kNotYet};
 std::atomic<bool> initialised{false};
 
+/// For measurements: launches go to the real driver at once, uncounted.
+std::atomic<bool> passed_by{false};
 std::atomic<std::uint64_t> launches{0};
 std::atomic<std::uint64_t> graph_launches{0};
 
@@ -61,7 +63,9 @@ const ClientSide* linked() {
 /// Around the real call of a launch.
 class Launch {
 public:
-    Launch(Function function, Stream stream) : client_(linked()) {
+    Launch(Function function, Stream stream) {
+        if (passed_by.load(std::memory_order_relaxed)) return;
+        client_ = linked();
         const bool is_graph = function == Function::cuGraphLaunch || function == Function::cuGraphLaunch_ptsz;
         (is_graph ? graph_launches : launches).fetch_add(1, std::memory_order_relaxed);
         if (client_) client_->launch_begins(stream);
@@ -73,7 +77,7 @@ public:
     Launch& operator=(const Launch&) = delete;
 
 private:
-    const ClientSide* client_;
+    const ClientSide* client_ = nullptr;
 };
 
 Stream own(Stream stream) { return stream ? stream : kThreadsOwnStream; }
@@ -264,5 +268,8 @@ SALUS_SHIM_EXPORT Status cuGetProcAddress_v2(const char* symbol, void** function
 
 /// For the client library, which finds the real driver through this (device/cuda/driver.cpp).
 SALUS_SHIM_EXPORT void* salus_shim_real(const char* symbol) { return real(symbol); }
+
+/// For measurements (bench/gpu cost): from now on launches pass by the shim, or no longer.
+SALUS_SHIM_EXPORT void salus_shim_pass_by(int yes) { passed_by.store(yes != 0, std::memory_order_relaxed); }
 
 }  // extern "C"
