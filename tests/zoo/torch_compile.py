@@ -1,0 +1,4 @@
+"""torch.compile, mode "default"."""
+from _compiled import train
+
+train("default")

@@ -1,0 +1,4 @@
+"""torch.compile, mode "reduce-overhead"."""
+from _compiled import train
+
+train("reduce-overhead")
