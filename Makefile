@@ -3,7 +3,7 @@
 #   make demo     PyTorch scripts (or stand-ins) share this machine, for real; draws who ran when
 #   make test     build and run all tests
 #   make build    build/bin/salus
-#   make test-gpu PyTorch scripts on this machine's GPU, natively and under Salus; weights; faults
+#   make test-gpu scripts of many frameworks on this machine's GPU, natively and under Salus; weights; faults
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded

@@ -36,7 +36,8 @@ def scratch():
 def own_caches():
     """Inductor and Triton compile anew in every run."""
     place = scratch()
-    os.environ.update(TORCHINDUCTOR_CACHE_DIR=os.path.join(place, "inductor"), TRITON_CACHE_DIR=os.path.join(place, "triton"))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(place, "inductor")
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(place, "triton")
 
 
 def exact(deterministic=True):

@@ -8,9 +8,10 @@ def work(seed):
     import torch
     exact()
     torch.manual_seed(seed)
-    x = torch.randn(512, 512, device="cuda") / 16
+    weights, first = torch.randn(512, 512, device="cuda") / 32, torch.randn(512, 512, device="cuda")
+    x = first
     for _ in range(20 * seed):
-        x = torch.tanh(x @ x.T)
+        x = torch.tanh(x @ weights + first)
     return x.abs().mean().item()
 
 

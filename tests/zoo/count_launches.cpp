@@ -1,5 +1,5 @@
-// Counts launches as CUPTI sees them. scripts/test-gpu compares the counts with those of the shim: a difference is a way into
-// the driver that passes by the shim.
+// Counts launches as CUPTI sees them. scripts/test-gpu compares the counts with those of the shim: a difference is a way
+// into the driver that passes by the shim.
 //
 // libcuda loads this library in cuInit (CUDA_INJECTION64_PATH names it). At the end of the process a line goes to the file
 // that COUNT_LAUNCHES_REPORT names, in the form of SALUS_SHIM_REPORT (src/shim/shim.cpp).

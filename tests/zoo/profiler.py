@@ -8,11 +8,12 @@ from torch.autograd import DeviceType  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 exact()
-x = torch.randn(1024, 1024, device="cuda") / 32
+weights, first = torch.randn(1024, 1024, device="cuda") / 64, torch.randn(1024, 1024, device="cuda")
+x = first
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
     for _ in range(20):
-        x = torch.tanh(x @ x)
+        x = torch.tanh(x @ weights + first)
     torch.cuda.synchronize()
 kernels = [event for event in profiled.events() if event.device_type == DeviceType.CUDA]
 print("at least 40 kernels:", len(kernels) >= 40)
-show("largest", x.abs().max().item(), digits=2)
+show("mean", x.abs().mean().item())
