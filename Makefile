@@ -43,11 +43,12 @@ build-%: setup
 # PyTorch, for what uses it; without it that says that it is skipped.
 torch:
 	@scripts/setup-torch
-torch-all:
+torch-all: setup
 	@scripts/setup-torch --all
 
 # From nothing within 10 minutes on two cores. Each PyTorch test runs with one of two versions here, with both in `make check`.
-test: build torch-all
+test:
+	@$(MAKE) --no-print-directory -j2 build torch-all
 	@if command -v python3 >/dev/null; then for test in tests/python/test_*.py; do python3 $$test; done; else echo "no python3: SKIPPED"; fi
 	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
 	@build/bin/salus_fuzz 1..2000

@@ -1,4 +1,4 @@
-"""The section `cost` of bench/gpu: what the shim and the hooks cost a job that is alone, and what starting under Salus costs."""
+"""The sections `cost` and `starts` of bench/gpu: what the shim and the hooks cost a job that is alone, and what starting costs."""
 
 import statistics
 
@@ -14,7 +14,7 @@ def _ratios(times, mode):
     return [with_it / without for without, with_it in zip(times["neither"], times[mode])]
 
 
-def _inside(bench):
+def cost(bench):
     rows = [["model", "ms without", "part", "ratio", "standard error", "stretches", "target"]]
     words = ("--device", "cpu", "--tiny", "--stretch", 0.2) if bench.tiny else ()
     with bench.service() as salus:
@@ -36,13 +36,13 @@ def _inside(bench):
     bench.results.show("parts of Salus switched off and on inside one process: time of an iteration", rows)
 
 
-def _starts(bench):
+def starts(bench):
     rows = [["", "native s", "Salus s", "difference ms", "spread ms", "target"]]
     if bench.tiny:
         return
     with Plain(bench.place) as native, bench.service() as salus:
         for kind in ("torch", "jax"):
-            if not bench.wants("first kernel " + kind):
+            if not bench.wants(kind):
                 continue
             took = {native: [], salus: []}
             for number in range(STARTS + 1):  # the first fills the caches
@@ -50,7 +50,7 @@ def _starts(bench):
                     job = way.start("first-%s-%d-%d" % (kind, number, way is salus), bench.script("first.py", kind))
                     job.wait(60)
                     if job.status() != 0:
-                        bench.failed("cost", "first kernel " + kind, job)
+                        bench.failed("starts", kind, job)
                     elif number > 0:
                         took[way].append(float(job.last_line()) - job.started)
             if not all(took.values()):
@@ -59,11 +59,7 @@ def _starts(bench):
             rows.append([kind, "%.2f" % statistics.median(took[native]), "%.2f" % statistics.median(took[salus]),
                          "%.0f" % statistics.median(apart), "%.0f .. %.0f" % (min(apart), max(apart)),
                          "<= %d" % FIRST_KERNEL_MS])
-            say("cost: first kernel, %s: %s" % (kind, rows[-1][1:]))
-            bench.results.add("cost", first_kernel=kind, native=took[native], salus=took[salus])
+            say("starts: %s: %s" % (kind, rows[-1][1:]))
+            bench.results.add("starts", kind=kind, native=took[native], salus=took[salus])
     bench.results.show("from the start of the command to the end of its first kernel", rows)
 
-
-def cost(bench):
-    _inside(bench)
-    _starts(bench)

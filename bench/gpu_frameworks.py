@@ -40,8 +40,28 @@ def _command(bench, kind, name, go):
     return bench.script("framework.py", kind, "--seconds", bench.seconds, "--ready", ready, "--go", go)
 
 
+class Held:
+    """The share of the device's time that each job was given, by the service's count, in the middle of the measurement."""
+
+    def __init__(self, running, jobs, seconds):
+        self._jobs = [job.name for job in jobs]
+        time.sleep(0.2 * seconds)
+        before = self._read(running)
+        time.sleep(0.6 * seconds)
+        after = self._read(running)
+        self.shares = []
+        if all(name in after and name in before for name in self._jobs):
+            held = [after[name] - before[name] for name in self._jobs]
+            self.shares = [one / sum(held) for one in held] if sum(held) > 0 else []
+
+    @staticmethod
+    def _read(running):
+        return {row["name"]: row["attained_s"] for row in running.rows()}
+
+
 def _together(bench, case, kinds, way):
-    """Their results, or nothing if one failed."""
+    """Their results, their shares of the time and the memory; or nothing if one failed."""
+    held = None
     go = os.path.join(bench.place, "go-%s-%d" % (case.replace(" ", "-"), time.monotonic_ns()))
     with way as running, Peak() as peak:
         before = device_memory_mib("cuda")
@@ -50,13 +70,15 @@ def _together(bench, case, kinds, way):
             name = "%s-%s-%d" % (os.path.basename(go), kind, number)
             jobs.append(running.start(name, _command(bench, kind, name, go), CUBLAS_WORKSPACE_CONFIG=":4096:8"))
         start_together(jobs, go, 120)
+        if hasattr(running, "rows"):
+            held = Held(running, jobs, bench.seconds)
         wait_for_all(jobs, bench.seconds + 60)
     for job in jobs:
         if job.status() != 0 or not job.result():
             bench.failed("frameworks", case, job)
     if any(job.status() != 0 or not job.result() for job in jobs):
         return None
-    return [job.result() for job in jobs], peak.mib - before
+    return [job.result() for job in jobs], held and held.shares, peak.mib - before
 
 
 def frameworks(bench):
@@ -76,7 +98,7 @@ def frameworks(bench):
             say("frameworks: %s alone: %s" % (kind, alone[kind]))
     cases = [(kind,) * count for kind in kinds for count in (1, 2, 4)]
     cases += [mix for mix in MIXES if all(kind in alone for kind in mix)]
-    rows = [["", "share of each, times n", "sum", "results", "first kernel s (alone)", "memory MiB"]]
+    rows = [["", "share of each, times n", "sum", "share of the time, times n", "results", "first kernel s (alone)", "memory MiB"]]
     for case in cases:
         name = " + ".join(case) if len(set(case)) > 1 else "%d %s" % (len(case), case[0])
         if case[0] not in alone or not bench.wants(name):
@@ -85,17 +107,19 @@ def frameworks(bench):
         if not found:
             failures += 1
             continue
-        results, memory = found
+        results, times, memory = found
         shares = [result["rate"] / alone[result["kind"]]["rate"] for result in results]
         same = all(result["digest"] == alone[result["kind"]]["digest"] for result in results)
         within = memory <= CAPACITY_MIB
         failures += (not same) + (not within)
         rows.append([name, " ".join("%.3f" % (share * len(case)) for share in shares), "%.3f" % sum(shares),
+                     " ".join("%.3f" % (share * len(case)) for share in times or ()),
                      "same" if same else "DIFFERENT", "%.1f (%.1f)" % (
                          statistics.median(result["first_s"] for result in results), alone[case[0]]["first_s"]),
                      "%d%s" % (memory, "" if within else " TOO MUCH")])
-        bench.results.add("frameworks", case=name, shares=shares, same=same, memory_mib=memory)
+        bench.results.add("frameworks", case=name, shares=shares, times=times, same=same, memory_mib=memory)
         say("frameworks: %s: %s" % (name, rows[-1][1:]))
     bench.results.show("programs without an adaptor, under Salus in %d MiB, policy fair; %g s" % (CAPACITY_MIB, bench.seconds),
-                       rows, "share: rate against the same program alone, without Salus; times n, 1 is fair")
+                       rows, "share: rate against the same program alone, without Salus; of the time: by the service's count; "
+                       "times n, 1 is fair")
     return failures

@@ -48,7 +48,7 @@ def switches():
         pass_by = ctypes.CDLL(None).salus_shim_pass_by
     except AttributeError:
         pass_by = None
-    hooks = [found for found in gc.get_objects() if type(found).__module__.endswith("salus.torch_hooks")
+    hooks = [found for found in gc.get_objects() if str(type(found).__module__).endswith("salus.torch_hooks")
              and type(found).__name__ == "Hooks"]
 
     def switch_hooks(on):
