@@ -66,6 +66,7 @@ demo: programs torch
 	@scripts/demo
 
 bench: build torch
+	@$(BUILD) release --target salus_bench salus_bench_turns
 	@build/bin/salus_bench_turns
 	@build/bin/salus bench bench/agreement.csv --policy all --simulate --lanes 1
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true

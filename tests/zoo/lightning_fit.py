@@ -1,4 +1,5 @@
-"""Lightning: fit and validate a perceptron."""
+# counts: no
+"""Lightning: fit and validate a perceptron. Lightning takes CUPTI for itself, as a profiler does."""
 from _common import exact, needs, quietly, scratch, show, weight_of
 
 needs("torch", "lightning")
