@@ -77,6 +77,7 @@ format: setup
 	@clang-format -i $(SOURCES)
 
 check: test build-dev build-asan build-tsan
+	@$(BUILD) dev --target salus_bench salus_bench_turns
 	@clang-format --dry-run --Werror $(SOURCES)
 	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R Torch
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
