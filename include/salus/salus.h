@@ -59,6 +59,7 @@ typedef struct salus_options {
     uint64_t iteration_ns;    /* time of one iteration */
     uint64_t persistent_hint; /* P in bytes; together with ephemeral_hint (T) it saves the profiling turns */
     uint64_t ephemeral_hint;
+    const char* client_class; /* "batch" or "interactive"; by default found by what the process does */
 } salus_options;
 
 typedef struct salus_counters {
@@ -108,6 +109,13 @@ SALUS_API salus_status salus_forgo(salus_client* client);
  * iterations later. */
 SALUS_API salus_status salus_leave(salus_client* client, uint64_t iterations);
 SALUS_API salus_status salus_count(salus_client* client, uint64_t iterations);
+
+/* As salus_leave, and states what the thread has done. Forward passes alone, with pauses in which the process waits and
+ * fetches nothing, make it interactive: somebody waits for its answers. salus_fetched: data for the next iterations was
+ * fetched since the last one. */
+typedef enum salus_work { SALUS_WORK = 0, SALUS_TRAINING = 1, SALUS_ANSWER = 2 } salus_work;
+SALUS_API salus_status salus_leave_after(salus_client* client, uint64_t iterations, salus_work work);
+SALUS_API void salus_fetched(salus_client* client);
 
 /* Memory aligned to at least 64 bytes, not cleared; NULL if there is none. Inside an iteration, a request beyond the job's
  * reservation may wait for the boundaries of others. */

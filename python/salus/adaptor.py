@@ -82,9 +82,17 @@ class _Adaptor:
         if self._client is not None:
             self._client.end()
 
+    def answer(self):
+        if self._client is not None:
+            self._client.answer()
+
     def leave(self):
         if self._client is not None:
             self._client.leave()
+
+    def fetched(self):
+        if self._client is not None:
+            self._client.fetched()
 
     def count(self, iterations):
         if self._client is not None:
@@ -221,8 +229,8 @@ class _AdaptorOnGpu(_Adaptor):
             return False
         # Call the client directly while there are no other threads to watch.
         client = self._client
-        self.end, self.leave, self.count = client.end, client.leave, client.count
-        self.join = client.join
+        self.end, self.answer, self.leave, self.count = client.end, client.answer, client.leave, client.count
+        self.join, self.fetched = client.join, client.fetched
         self._threads_changed(self._threads.others)
         return True
 

@@ -5,6 +5,7 @@ device go out:
  - begin(kind) waits for this job's turn
  - join(kind) enters the iteration of a thread that waits for this one
  - end() is a boundary after a whole iteration
+ - answer() is the same after one that was a forward pass and no more: inference
  - leave() is a boundary that ends no iteration
  - count() adds iterations that were not counted at their boundary
 
@@ -437,10 +438,12 @@ class Boundaries:
         self._stepping, self._still_steps = False, None
         if until != _RETURN:
             self._forget_work()
-        if counts:
-            self._device.end()
-        else:
+        if not counts:
             self._device.leave()
+        elif until in (_RETURN, _PREAMBLE):
+            self._device.answer()
+        else:
+            self._device.end()
 
     def _forget_work(self):
         self._calls = self._passes = 0

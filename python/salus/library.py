@@ -5,6 +5,7 @@ import functools
 import os
 
 OK, NO_SERVICE, MISUSE, TOO_LARGE, SYSTEM, WAITING = range(6)
+_TRAINING, _ANSWER = 1, 2  # salus_work
 
 # A thread that waits for its turn handles signals (Ctrl-C) at least this often.
 _LOOK_AFTER_SIGNALS_NS = 200_000_000
@@ -27,6 +28,7 @@ def _load():
         "salus_begin_within": [client, ctypes.c_uint64, ctypes.c_uint64],
         "salus_forgo": [client],
         "salus_leave": [client, ctypes.c_uint64],
+        "salus_leave_after": [client, ctypes.c_uint64, ctypes.c_int],
         "salus_count": [client, ctypes.c_uint64],
         "salus_interpose": [client, ctypes.c_char_p],
         "salus_set_threaded": [client, ctypes.c_int],
@@ -37,6 +39,8 @@ def _load():
         function = getattr(library, name)
         function.argtypes = arguments
         function.restype = ctypes.c_int
+    library.salus_fetched.argtypes = [client]
+    library.salus_fetched.restype = None
     library.salus_error_text.restype = ctypes.c_char_p
     return library
 
@@ -57,9 +61,11 @@ class Attachment:
         # Every iteration calls these, so they involve as little Python as possible.
         self._begin_within = functools.partial(self._library.salus_begin_within, self._client, _LOOK_AFTER_SIGNALS_NS)
         self._join_within = functools.partial(self._library.salus_join_within, self._client, _LOOK_AFTER_SIGNALS_NS)
-        leave = self._library.salus_leave
-        self.end = functools.partial(leave, self._client, 1)    # a boundary that ends an iteration
-        self.leave = functools.partial(leave, self._client, 0)  # a boundary that does not end an iteration
+        leave_after = self._library.salus_leave_after
+        self.end = functools.partial(leave_after, self._client, 1, _TRAINING)  # a boundary that ends an iteration
+        self.answer = functools.partial(leave_after, self._client, 1, _ANSWER)  # ... which was a forward pass and no more
+        self.leave = functools.partial(self._library.salus_leave, self._client, 0)  # a boundary that does not end one
+        self.fetched = functools.partial(self._library.salus_fetched, self._client)
 
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")

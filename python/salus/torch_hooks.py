@@ -37,6 +37,7 @@ class Hooks:
         self._hook_backward()
         self._hook_optimizers()
         self._hook_scalers()
+        self._hook_loaders()
         os.register_at_fork(after_in_child=self.disable)
 
     def disable(self):
@@ -256,6 +257,27 @@ class Hooks:
             return result
 
         graph_class.replay = replay
+
+    # ------------------------------------------------------------------------------------------------------ loaders
+
+    def _hook_loaders(self):
+        """A script that fetches data between its calls works through a queue: nobody waits for its answers."""
+        device = self._device
+
+        def hook(dataloader):
+            iterator_class = dataloader._BaseDataLoaderIter
+            original = iterator_class.__next__
+
+            @functools.wraps(original)
+            def fetch(self):
+                device.fetched()
+                return original(self)
+
+            iterator_class.__next__ = fetch
+            if getattr(iterator_class, "next", None) is original:
+                iterator_class.next = fetch
+
+        when_imported("torch.utils.data.dataloader", hook)
 
     # ------------------------------------------------------------------------------------------------------ scalers
 

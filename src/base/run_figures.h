@@ -13,6 +13,7 @@ struct RunFigures {
     Duration iteration_time;
     Bytes persistent;
     Bytes ephemeral;
+    bool interactive = false;  ///< its class at the end
 
     bool operator==(const RunFigures&) const = default;
 };

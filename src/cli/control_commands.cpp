@@ -223,8 +223,8 @@ void add_control_commands(CLI::App& program, Action& action) {
     CLI::App* kill = of_a_job("kill", "End a job");
     kill->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
     on(kill, [v] { return ask(wire::KillJob{job_called(v->text), v->flag ? 1u : 0u}), 0; });
-    CLI::App* set = of_a_job("set", "Change a job's priority, weight or iterations");
-    set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N")->required();
+    CLI::App* set = of_a_job("set", "Change a job's priority, weight, iterations or class");
+    set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N, class=batch|interactive")->required();
     on(set, [v] {
         const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
         if (!wanted) throw UsageError{wanted.error()};

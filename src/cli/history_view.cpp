@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/characters.h"
+#include "base/client_class.h"
 #include "base/text.h"
 #include "cli/columns.h"
 #include "cli/json_text.h"
@@ -60,6 +61,7 @@ std::vector<std::string> cells_of(const history::Record& record, double now_s) {
             iteration_text(figures.iteration_time),
             size_text(figures.persistent),
             size_text(figures.ephemeral),
+            std::string(name_of_class(figures.interactive)),
             format_seconds(run.took.seconds()),
             ended_text(run, now_s)};
 }
@@ -71,8 +73,8 @@ std::string format_history(const std::vector<history::Record>& records, double n
     std::vector<std::vector<std::string>> rows;
     for (const history::Record& record : records) rows.push_back(cells_of(record, now_s));
     using enum Align;
-    return format_table({"COMMAND", "RUNS", "ITERATIONS", "ITERATION", "P", "T", "TOOK", "ENDED"},
-                        {kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
+    return format_table({"COMMAND", "RUNS", "ITERATIONS", "ITERATION", "P", "T", "CLASS", "TOOK", "ENDED"},
+                        {kLeft, kRight, kRight, kRight, kRight, kRight, kLeft, kRight, kLeft}, rows);
 }
 
 std::string history_json(const std::vector<history::Record>& records) {
@@ -87,6 +89,7 @@ std::string history_json(const std::vector<history::Record>& records) {
                         {"iteration_s", run.figures.iteration_time.seconds()},
                         {"persistent", run.figures.persistent.count},
                         {"ephemeral", run.figures.ephemeral.count},
+                        {"class", name_of_class(run.figures.interactive)},
                         {"took_s", run.took.seconds()},
                         {"ended_at_s", run.ended_at_s},
                         {"status", run.status}});

@@ -28,6 +28,7 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         {"SALUS_OCCUPANCY", fmt::format("{}", job.occupancy)},
     };
     if (job.job != 0) variables.emplace_back("SALUS_JOB", std::to_string(job.job));
+    if (!job.client_class.empty()) variables.emplace_back("SALUS_CLASS", job.client_class);
     if (job.iterations > 0) variables.emplace_back("SALUS_ITERATIONS", std::to_string(job.iterations));
     if (job.iteration_time.ns > 0) variables.emplace_back("SALUS_ITERATION_NS", std::to_string(job.iteration_time.ns));
     if (job.memory_hint) {

@@ -40,7 +40,8 @@ struct JobIdentity {
     std::optional<std::pair<Bytes, Bytes>> memory_hint{};
     Bytes memory_limit{};  ///< of GPU memory; 0: none
     Place place{};
-    std::string preload{};  ///< for LD_PRELOAD: with the shim; empty: as it is
+    std::string client_class{};  ///< "batch", "interactive"; empty: to be found
+    std::string preload{};       ///< for LD_PRELOAD: with the shim; empty: as it is
 };
 
 /// Names and values; existing variables may be extended.

@@ -46,6 +46,7 @@ struct RunArguments {
     std::string memory_hint;
     std::string memory;
     std::string shim = "on";
+    std::string client_class;
     bool detach = false;
     std::vector<std::string> command;
 };
@@ -208,6 +209,7 @@ private:
         job.place = place_;
         if (!arguments_.memory.empty()) job.memory_limit = *parse_bytes(arguments_.memory);
         job.preload = preload_;
+        job.client_class = arguments_.client_class;
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
         if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
@@ -338,6 +340,8 @@ void check(RunArguments& a) {
         throw UsageError{fmt::format("--priority must be from -1000000 to 1000000; got '{}'", a.priority)};
     if (a.iterations && (*a.iterations < 1 || *a.iterations > kIterationsMax))
         throw UsageError{fmt::format("--iterations must be from 1 to {}; got '{}'", kIterationsMax, *a.iterations)};
+    if (!a.client_class.empty() && a.client_class != "batch" && a.client_class != "interactive")
+        throw UsageError{fmt::format("--class must be batch or interactive; got '{}'", a.client_class)};
     if (a.shim != "on" && a.shim != "off") throw UsageError{fmt::format("--shim must be on or off; got '{}'", a.shim)};
     if (!a.memory.empty()) {
         const auto limit = parse_bytes(a.memory);
@@ -360,6 +364,10 @@ void add_run_command(CLI::App& program, Action& action) {
     run->add_option("--name", a->name, "Name of the job (default: that of the command or Python script)");
     run->add_option("--priority", a->priority, "Higher is more urgent (policy priority)");
     run->add_option("--weight", a->weight, "Share of the time, relative to other jobs (policy fair)")->capture_default_str();
+    run->add_option("--class", a->client_class,
+                    "batch: it works through a queue; interactive: somebody waits for its answers, so it waits for no batch "
+                    "job (default: found by what it does)")
+        ->type_name("batch|interactive");
     run->add_option("--iterations", a->iterations,
                     "Number of iterations as Salus counts them, including evaluation calls; salus history shows that of an "
                     "earlier run (policy srtf ranks by it, ps shows progress)");

@@ -178,7 +178,8 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.pid = std::to_string(job.pid);
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
-    cells.lane = cells.iterations = cells.left = cells.persistent = cells.ephemeral = cells.waited = kMissing;
+    cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent = cells.ephemeral = cells.waited =
+        kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
     if (!job.activity && job.state == JobState::kWaiting) cells.why = "waits for memory on the GPU, to start";
     if (!job.activity) return cells;
@@ -191,6 +192,11 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
         cells.iterations += (length->is_past ? "/~" : "/") + std::to_string(length->iterations);
     if (by_launches) cells.rate = kMissing;
     if (activity.left && !by_launches) cells.left = format_seconds(activity.left->seconds());
+    cells.client_class = std::string(name_of_class(activity.interactive));
+    if (cells.why.empty() && activity.interactive && activity.lane != kNoLane && !activity.beside)
+        cells.why = "takes turns: there is no memory to run beside the others";
+    if (cells.why.empty() && !activity.class_reason.empty())
+        cells.why = cells.client_class + ": " + printable(activity.class_reason);
     cells.persistent = format_bytes(activity.persistent);
     cells.ephemeral = format_bytes(activity.ephemeral);
     cells.waited = format_seconds(activity.waited.seconds());
@@ -206,14 +212,14 @@ std::string format_ps(const Status& status) {
     std::vector<std::vector<std::string>> rows;
     for (const JobStatus& job : status.jobs) {
         const JobCells c = cells_of(job, average_rate(job));
-        rows.push_back({c.job, c.name, c.state, c.lane, c.iterations, c.rate, c.left, c.share, c.persistent, c.ephemeral,
-                        c.waited, c.pid, c.why});
+        rows.push_back({c.job, c.name, c.client_class, c.state, c.lane, c.iterations, c.rate, c.left, c.share, c.persistent,
+                        c.ephemeral, c.waited, c.pid, c.why});
     }
     if (rows.empty()) return "no jobs\n";
     using enum Align;
     return format_table(
-        {"JOB", "NAME", "STATE", "LANE", "ITERATIONS", "IT/S", "LEFT", "SHARE", "P", "T", "WAITED", "PID", "WHY"},
-        {kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
+        {"JOB", "NAME", "CLASS", "STATE", "LANE", "ITERATIONS", "IT/S", "LEFT", "SHARE", "P", "T", "WAITED", "PID", "WHY"},
+        {kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
 }
 
 namespace {

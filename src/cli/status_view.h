@@ -70,7 +70,7 @@ std::string wait_text(JobState state, const Wait& wait);
 
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {
-    std::string job, name, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
+    std::string job, name, client_class, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
     std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
     std::string why;         ///< wait_text(), and for how long if that is long
 };

@@ -125,6 +125,7 @@ Result<bool> ProcessClient::connect(bool again) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
     }
+    if (!says_class() && class_watch_.found().interactive) attach.flags |= wire::Attach::kInteractive;
     if (again && page_->iterations > 1) {  // its profile is still valid
         attach.flags |= wire::Attach::kProfiled;
         attach.persistent = page_->wanted_persistent;
@@ -335,6 +336,10 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
         has_begun_ = true;
         take_turns_by_launches(false);  // it shows its iterations
     }
+    const auto is_outside = [](control::State state) {
+        return state == control::State::kIdle || state == control::State::kFree;
+    };
+    class_watch_.call_begins(is_outside(turns_->word().state));
     // Most begins still have the grant, and need no lock.
     const std::optional<Turns::Entry> at_once = turns_->try_begin();
     const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);
@@ -446,7 +451,7 @@ void ProcessClient::count(std::uint64_t iterations) {
     if (page_ && !in_child_) page_->iterations.fetch_add(iterations, std::memory_order_release);
 }
 
-salus_status ProcessClient::end(Turns::Count count) {
+salus_status ProcessClient::end(Turns::Count count, Work work) {
     if (in_child_) return SALUS_OK;
     if (tls.depth == 0) return SALUS_MISUSE;
     if (--tls.depth > 0) return SALUS_OK;
@@ -459,7 +464,14 @@ salus_status ProcessClient::end(Turns::Count count) {
     tls.gated_by = nullptr;
     const bool inside = turns_->end(
         device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
+    if (work != Work::kOther && !says_class()) watch_class(work);
     return inside ? SALUS_OK : SALUS_MISUSE;
+}
+
+void ProcessClient::watch_class(Work work) {
+    const std::optional<ClientClass> news = work == Work::kTraining ? class_watch_.trained() : class_watch_.answered();
+    if (!news || alone_) return;
+    send(wire::Class{static_cast<std::uint16_t>(news->interactive), static_cast<std::uint16_t>(news->reason)});
 }
 
 // ------------------------------------------------------------------------------------------------------------ launches

@@ -15,6 +15,7 @@
 #include "attachment/asking.h"
 #include "attachment/requests.h"
 #include "base/result.h"
+#include "client/class_watch.h"
 #include "client/launches.h"
 #include "client/memory.h"
 #include "client/own_thread.h"
@@ -37,6 +38,9 @@ struct Identity {
     std::uint64_t holds = 0;      ///< ... and it has so much by now
 };
 
+/// What a thread has done in an iteration.
+enum class Work : std::uint8_t { kOther, kTraining, kAnswer };
+
 class ProcessClient : public Provider, private LaunchTurns {
 public:
     explicit ProcessClient(Identity identity);
@@ -51,7 +55,9 @@ public:
     salus_status begin(std::uint64_t at_most_ns = Turns::kForEver, std::uint64_t kind = 0, bool join = false);
     /// As begin(), but does not nest: it does nothing for a thread that is inside.
     salus_status begin_once(std::uint64_t at_most_ns, std::uint64_t kind, bool join = false);
-    salus_status end(Turns::Count count = {});
+    salus_status end(Turns::Count count = {}, Work work = Work::kOther);
+    /// The program has fetched data for its next iterations.
+    void fetched() { class_watch_.fetched(); }
     void count(std::uint64_t iterations);
     /// Withdraws this thread's begin, which has returned SALUS_WAITING or was interrupted. If it has entered, it leaves.
     void forgo();
@@ -140,6 +146,8 @@ private:
     salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join);
     Turns::Entry wait_to_begin(std::uint64_t at_most_ns, bool join);
     bool may_insist(ThreadsInside::Watch& watch);
+    bool says_class() const { return (identity_.attach.flags & wire::Attach::kClassSaid) != 0; }
+    void watch_class(Work work);
     void set_parked(bool parked);
     void never_page_out();
     void notify();
@@ -208,6 +216,7 @@ private:
     std::atomic<int> delegating_{0};         ///< the number of threads that delegate
     ThreadsInside threads_inside_;           ///< used once there are several threads
     std::atomic<bool> has_begun_{false};
+    ClassWatch class_watch_;
     std::atomic<bool> by_launches_{false};
     std::atomic<std::uint64_t> hurries_until_ns_{0};  ///< the job was sent a signal, which its threads are to handle
     std::uint64_t capacity_ = 0;                      ///< of the device, by the service's Welcome

@@ -72,10 +72,11 @@ bool Engine::may_enter(const Client& client, Barred barred) {
         if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     }
-    if (!policy_->info.exclusive) return true;
+    if (!policy_->info.exclusive || client.facts.interactive) return true;
     return std::ranges::none_of(clients_.all(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
         if (stands_its_ground(client) && is_kept_out(*other)) return false;
+        if (is_beside(*other)) return false;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         return present && ranks_before(*other, client);
     });
@@ -104,7 +105,10 @@ void Engine::admit_waiters() {
         left_waiting.push_back(client);
     }
     if (left_waiting.empty()) return;
-    if (!under_way) reserve_for_oldest(left_waiting);
+    if (!under_way) {
+        reserve_for_oldest(left_waiting);
+        squeeze_if_stuck(left_waiting);
+    }
     look_again_at(now_ + options_.review_every);
     // If rank pages nobody out, a profiled client that does not fit is paged out itself to make room.
     if (policy_->info.pages_by_rank || under_way) return;
@@ -115,23 +119,32 @@ void Engine::admit_waiters() {
 
 /// Clears `may_page` if this client could displace nobody: then the clients behind it cannot either.
 Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
-    std::optional<Placement> placement = find_place(client);
-    if (!placement && fits_without(client, {})) {
+    if (client.facts.interactive && client.profiled) {
+        bool may_page_idle = may_page;
+        const Admission beside = try_admit(client, Way::kBeside, may_page_idle);
+        if (beside != Admission::kNo) return beside;
+    }
+    return try_admit(client, Way::kInTurns, may_page);
+}
+
+Engine::Admission Engine::try_admit(Client& client, Way way, bool& may_page) {
+    std::optional<Placement> placement = find_place(client, way);
+    if (!placement && fits_without(client, {}, way)) {
         trim_lanes();
-        placement = find_place(client);
+        placement = find_place(client, way);
         if (!placement) return Admission::kUnderWay;
     }
     if (placement) {
-        admit(client, *placement);
+        admit(client, *placement, way);
         return Admission::kDone;
     }
     if (!may_page) return Admission::kNo;
-    const Displaceable displaceable = displaceable_by(client);
+    const Displaceable displaceable = displaceable_by(client, way);
     may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
-    const std::vector<Client*> victims = victims_for(client, displaceable.now);
+    const std::vector<Client*> victims = victims_for(client, displaceable.now, way);
     if (victims.empty()) {
         // It will soon be admitted. A client admitted before it now would also have to be given its stay.
-        return victims_for(client, displaceable.in_time).empty() ? Admission::kNo : Admission::kUnderWay;
+        return victims_for(client, displaceable.in_time, way).empty() ? Admission::kNo : Admission::kUnderWay;
     }
     for (Client* victim : victims) {
         if (victim->page_refused) continue;  // it goes when it next wants to run; those that are out by then stay out
@@ -147,17 +160,22 @@ Engine::Admission Engine::try_admit(Client& client, bool& may_page) {
     return Admission::kUnderWay;
 }
 
-std::optional<Placement> Engine::find_place(const Client& client) const {
+std::optional<Placement> Engine::find_place(const Client& client, Way way) const {
     const Bytes to_charge = std::max(client.facts.persistent - client.reserved(), Bytes{});
     if (!client.profiled) {  // paged out between its profiling turns: it needs its P back, but no lane yet
         return to_charge <= ledger_.free() ? std::optional(Placement{}) : std::nullopt;
     }
-    return lanes_.place(
-        {client.facts.user, to_charge, client.facts.ephemeral, wants_lane(client), policy_->info.shares_lanes},
-        ledger_.free());
+    const bool beside = way == Way::kBeside;
+    return lanes_.place({.user = client.facts.user,
+                         .persistent = to_charge,
+                         .ephemeral = client.facts.ephemeral,
+                         .may_open = beside || wants_lane(client),
+                         .may_share = beside || policy_->info.shares_lanes,
+                         .beside = beside},
+                        ledger_.free());
 }
 
-void Engine::admit(Client& client, const Placement& placement) {
+void Engine::admit(Client& client, const Placement& placement, Way way) {
     if (client.residency() == Residency::kPaged) page_in(client);
     else level_with_admitted(client);
     // A client that brought memory with it is already resident, but has reserved none of it yet.
@@ -165,23 +183,25 @@ void Engine::admit(Client& client, const Placement& placement) {
     if (client.residency() == Residency::kAbsent) client.move_residency(Residency::kResident, now_);
     if (reserved_for_ == client.facts.id) reserved_for_ = kNoClient;
     if (!client.profiled) return;
-    const LaneId lane = prepare_lane(client, placement);
+    const LaneId lane = prepare_lane(client, placement, way);
     ++statistics_.admissions;
     act(action::Admit{client.facts.id, lane});
     enter_lane(client, lane);
 }
 
-LaneId Engine::prepare_lane(const Client& client, const Placement& placement) {
+LaneId Engine::prepare_lane(const Client& client, const Placement& placement, Way way) {
     if (placement.kind == Placement::Kind::kGrow) resize_lane(placement.lane, placement.size);
     if (placement.kind != Placement::Kind::kOpen) return placement.lane;
     ++statistics_.lanes_opened;
-    return lanes_.open(client.facts.user, placement.size);
+    return lanes_.open(client.facts.user, placement.size, way == Way::kBeside);
 }
 
+/// One more lane for clients that take turns.
 bool Engine::wants_lane(const Client& client) const {
     double share_in_use = 0;
     unsigned open = 0;
     for (const Lane& lane : lanes_.all()) {
+        if (lane.beside) continue;
         double widest = 0;
         double together = 0;
         for (const Mapping& m : lane.mappings) {
@@ -199,15 +219,16 @@ bool Engine::wants_lane(const Client& client) const {
 }
 
 /// Whether the newcomer fits once `removed` are paged out, all pending changes are done and all lanes are trimmed.
-bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed) const {
+bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed, Way way) const {
     const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
     Bytes total = ledger_.persistent() + std::max(newcomer.facts.persistent - newcomer.reserved(), Bytes{});
     for (const Client* client : removed) total -= client->reserved();
     for (const Client* client : clients_.all()) {
         if (client->being_paged_out()) total -= client->reserved();
     }
-    const bool may_open = wants_lane(newcomer);
-    const bool may_share = policy_->info.shares_lanes;
+    const bool beside = way == Way::kBeside;
+    const bool may_open = beside || wants_lane(newcomer);
+    const bool may_share = beside || policy_->info.shares_lanes;
     bool user_has_lane = false;
     Bytes least_extra = newcomer.facts.ephemeral;
     for (const Lane& lane : lanes_.all()) {
@@ -218,7 +239,7 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
             const Client& client = clients_.at(m.client);
             if (m.member && !is_removed(client)) {
                 required = std::max(required, m.ephemeral);
-                joinable = !lane.blocked && lane.user == newcomer.facts.user;
+                joinable = !lane.blocked && lane.user == newcomer.facts.user && lane.beside == beside;
             }
             if (client.stopped) stays = std::max(stays, m.mapped);
         }
@@ -248,8 +269,9 @@ bool Engine::is_back_soon(const Client& client) const {
 }
 
 /// Residents that the waiter may have paged out, last rank first: those that have idled for long, whatever their rank, and
-/// those that rank behind it (under a time-sliced policy, after their minimum stay).
-Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
+/// those that rank behind it (under a time-sliced policy, after their minimum stay). For a lane beside nobody is paged out
+/// but those that idle.
+Engine::Displaceable Engine::displaceable_by(const Client& waiter, Way way) {
     std::vector<Client*> residents;
     for (Client* client : clients_.all()) {
         const bool can_go = may_evict(*client) || is_back_soon(*client);
@@ -261,14 +283,14 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
     std::reverse(residents.begin(), residents.end());
 
     Displaceable found;
-    const bool by_force = stands_its_ground(waiter);  // Note [Nobody deadlocks on memory]
+    const bool by_force = way == Way::kInTurns && stands_its_ground(waiter);  // Note [Nobody deadlocks on memory]
     for (Client* resident : residents) {
         const bool idle = resident->turn() == Turn::kParked || resident->turn() == Turn::kHoldingIdle;
         const Instant idle_until = idle ? resident->idle_since + stay_min(*resident) : kNever;
         Instant stay_until = kNever;
         if (by_force) {
             stay_until = now_;
-        } else if (policy_->info.pages_by_rank && ranks_before(waiter, *resident)) {
+        } else if (way == Way::kInTurns && policy_->info.pages_by_rank && ranks_before(waiter, *resident)) {
             const bool at_once = !policy_->info.time_sliced || policy_->urgent(waiter.facts, resident->facts);
             const bool makes_use_of_it = resident->lane != kNoLane;
             stay_until = at_once || !makes_use_of_it ? now_ : resident->resident_since + stay_min(*resident);
@@ -282,19 +304,38 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter) {
 }
 
 /// Whom to page out for the waiter: last rank first, and no more than needed. Empty: paging cannot make it fit.
-std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector<Client*>& displaceable) {
+std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector<Client*>& displaceable, Way way) {
     std::vector<Client*> chosen;
     for (Client* client : displaceable) {
         chosen.push_back(client);
-        if (fits_without(waiter, chosen)) break;
+        if (fits_without(waiter, chosen, way)) break;
     }
-    if (chosen.empty() || !fits_without(waiter, chosen)) return {};
+    if (chosen.empty() || !fits_without(waiter, chosen, way)) return {};
     for (std::size_t i = chosen.size() - 1; i-- > 0;) {  // the last one chosen is needed
         Client* spared = chosen[i];
         chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
-        if (!fits_without(waiter, chosen)) chosen.insert(chosen.begin() + static_cast<std::ptrdiff_t>(i), spared);
+        if (!fits_without(waiter, chosen, way)) chosen.insert(chosen.begin() + static_cast<std::ptrdiff_t>(i), spared);
     }
     return chosen;
+}
+
+/// Clients that cannot be paged, and have all outgrown their lanes, would wait for each other for ever. The one that ranks
+/// last gets a lane of what is left: if it really needs more, it asks, and is denied, as anybody who outgrows the device.
+void Engine::squeeze_if_stuck(std::span<Client* const> left_waiting) {
+    if (ledger_.coming() > Bytes{} || ledger_.capacity() < ledger_.largest_capacity()) return;
+    for (const Client* client : clients_.all()) {
+        if (client->stopped || client->dropped || client->refused || client->holds() || client->could_run()) return;
+        if (client->residency() == Residency::kPagingIn || (client->lane != kNoLane && client->wants())) return;
+    }
+    Client* last = nullptr;
+    for (Client* client : left_waiting) {
+        if (stands_its_ground(*client) && (!last || ranks_before(*last, *client))) last = client;
+    }
+    if (!last || last->facts.ephemeral <= ledger_.free()) return;
+    const Instant due = last->waits_since + options_.deny_after;
+    if (due > now_) return look_again_at(due);
+    last->facts.ephemeral = ledger_.free();
+    memory_changed_ = true;
 }
 
 /// After a while, the oldest waiter that nothing else helps gets a reservation, which nobody may bypass. A waiter that

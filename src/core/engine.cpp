@@ -124,6 +124,7 @@ void Engine::on(const event::Attach& e) {
     client.facts.sequence = next_sequence_++;
     client.facts.priority = e.priority;
     client.facts.weight = e.weight;
+    client.facts.interactive = e.interactive;
     client.facts.iterations_total = e.iterations_total;
     client.facts.iteration_time = e.iteration_time;
     client.iteration_time_stated = e.iteration_time.ns > 0;
@@ -273,7 +274,7 @@ void Engine::on(const event::Idle& e) {
         const Lane& lane = lanes_.at(client->lane);
         const bool outgrew_lane = client->demand_changed && client->facts.ephemeral > lane.size;
         if (client->demand_changed && !outgrew_lane) apply_demand(*client);
-        const bool contended = !policy_->info.exclusive && !lane.ready.empty();
+        const bool contended = is_work_conserving(lane) && !lane.ready.empty();
         if (outgrew_lane || contended) ask_yield(*client);
     } else if (client->holds()) {
         give_back(*client);
@@ -378,6 +379,20 @@ void Engine::on(const event::Continue& e) {
     level_virtual_time(*client);
     became_ready(*client);
     memory_changed_ = true;
+}
+
+void Engine::on(const event::SetClass& e) {
+    Client* client = known(e.client);
+    if (!client || client->facts.interactive == e.interactive) return;
+    client->facts.interactive = e.interactive;
+    if (!e.interactive) level_virtual_time(*client);
+    if (client->lane == kNoLane) {
+        memory_changed_ = true;
+    } else if (!client->holds()) {
+        move_by_class(*client);
+    } else if (is_beside(*client) != e.interactive) {
+        ask_yield(*client);  // its lane can only change at a boundary
+    }
 }
 
 void Engine::on(const event::Adjust& e) {

@@ -117,6 +117,7 @@ private:
     void on(const event::Stop& e);
     void on(const event::Continue& e);
     void on(const event::Adjust& e);
+    void on(const event::SetClass& e);
     void on(const event::SetPolicy& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
@@ -160,12 +161,18 @@ private:
     void ask_yield(Client& holder);
     void release_lane(Client& client);
     void give_back(Client& client);
+    void move_by_class(Client& client);
+    bool is_beside(const Client& client) const { return client.lane != kNoLane && lanes_.find(client.lane)->beside; }
+    /// Whether a holder that idles makes way for others in the lane.
+    bool is_work_conserving(const Lane& lane) const { return lane.beside || !policy_->info.exclusive; }
     void charge_time(Client& client, Duration idle = {});
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
     void advance_virtual_clocks(const Client* joining);
     void level_virtual_time(Client& client);
     void level_with_admitted(Client& client);
+    void level_with_members(Client& client, const Lane& lane);
+    void join_turns(Client& client);
     std::size_t running_lanes() const;
 
     // ---- memory.cpp: who is on the device, and where ----
@@ -173,12 +180,14 @@ private:
     void apply_demand(Client& client);
     void repay_debts();
     void serve_stalled();
+    bool is_boundary_coming() const;
     Bytes missing(const Client& client) const;
     void reclaim(Bytes amount, const Client* on_behalf_of);
     void lend_lanes(Bytes amount, const Client& borrower);
     void deny_if_stuck();
     void rehome_from_stopped();
     void spread();
+    void spread_beside();
     void trim_lanes();
     bool may_be_paged(const Client& client) const { return options_.paging && client.pageable && !client.page_refused; }
     bool may_evict(const Client& client) const;
@@ -196,25 +205,29 @@ private:
     void start_announced();
     enum class Admission : std::uint8_t { kDone, kUnderWay, kNo };
     void admit_waiters();
+    /// How a client will run: whoever else runs, or in turns with others. Note [Beside] in turns.cpp.
+    enum class Way : std::uint8_t { kBeside, kInTurns };
     Admission try_admit(Client& client, bool& may_page);
-    std::optional<Placement> find_place(const Client& client) const;
-    void admit(Client& client, const Placement& placement);
-    LaneId prepare_lane(const Client& client, const Placement& placement);
+    Admission try_admit(Client& client, Way way, bool& may_page);
+    std::optional<Placement> find_place(const Client& client, Way way) const;
+    void admit(Client& client, const Placement& placement, Way way);
+    LaneId prepare_lane(const Client& client, const Placement& placement, Way way);
     bool waits_for_memory(const Client& client) const;
     Barred entry_barred() const;
     bool is_back_soon(const Client& client) const;
     bool is_kept_out(const Client& client) const;
     bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;
-    bool fits_without(const Client& newcomer, std::span<Client* const> removed) const;
+    bool fits_without(const Client& newcomer, std::span<Client* const> removed, Way way = Way::kInTurns) const;
     struct Displaceable {
         std::vector<Client*> now;
         std::vector<Client*> in_time;  ///< because of their rank, after their minimum stay
     };
-    Displaceable displaceable_by(const Client& waiter);
-    std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable);
+    Displaceable displaceable_by(const Client& waiter, Way way);
+    std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable, Way way);
     Duration stay_min(const Client& client) const;
     void reserve_for_oldest(std::span<Client* const> left_waiting);
+    void squeeze_if_stuck(std::span<Client* const> left_waiting);
     std::vector<Client*> by_rank(std::vector<Client*> clients);
     void refuse_if_impossible(Client& client);
 

@@ -84,6 +84,7 @@ struct Newcomer {
     double occupancy = 1.0;
     std::uint32_t job = 0;
     std::uint64_t iterations_before = 0;
+    bool interactive = false;
 };
 
 class Driver {
@@ -123,6 +124,7 @@ public:
         attach.occupancy = n.occupancy;
         attach.job = JobId{n.job};
         attach.iterations_before = n.iterations_before;
+        attach.interactive = n.interactive;
         send(attach);
         return id;
     }
@@ -149,6 +151,7 @@ public:
         send(event::Need{id, mebibytes(persistent_mib), mebibytes(ephemeral_mib)});
     }
     void observe(ClientId id, std::int64_t persistent_mib) { send(event::Observe{id, mebibytes(persistent_mib)}); }
+    void set_class(ClientId id, bool interactive) { send(event::SetClass{id, interactive}); }
     void set_policy(const Policy& policy) { send(event::SetPolicy{&policy}); }
     void renew_lane(std::uint32_t lane) { send(event::RenewLane{LaneId{lane}}); }
     void set_capacity(std::int64_t capacity_mib) { send(event::SetCapacity{mebibytes(capacity_mib)}); }

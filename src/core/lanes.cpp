@@ -47,7 +47,7 @@ std::optional<Placement> Lanes::place(const PlacementRequest& request, Bytes fre
     bool has_lane = false;
     for (const Lane& lane : lanes_) {
         // A lane without members is about to be removed: it is charged until it is unmapped, but nobody joins it.
-        if (lane.user != request.user || lane.blocked || !lane.has_members()) continue;
+        if (lane.user != request.user || lane.beside != request.beside || lane.blocked || !lane.has_members()) continue;
         has_lane = true;
         if (!request.may_share) continue;
         if (lane.size >= request.ephemeral) {
@@ -66,10 +66,11 @@ std::optional<Placement> Lanes::place(const PlacementRequest& request, Bytes fre
     return std::nullopt;
 }
 
-LaneId Lanes::open(UserId user, Bytes size) {
+LaneId Lanes::open(UserId user, Bytes size, bool beside) {
     Lane lane;
     lane.id = LaneId{next_lane_++};
     lane.user = user;
+    lane.beside = beside;
     lane.size = size;
     lanes_.push_back(std::move(lane));
     recharge(lanes_.back());

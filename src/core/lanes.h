@@ -30,6 +30,7 @@ struct Mapping {
 struct Lane {
     LaneId id = kNoLane;
     UserId user{};
+    bool beside = false;  ///< its clients run whoever else runs: Note [Beside] in turns.cpp
     Bytes size;
     Bytes charge;  ///< equation (3)
     std::vector<Mapping> mappings;
@@ -64,6 +65,7 @@ struct PlacementRequest {
     Bytes ephemeral;
     bool may_open = true;   ///< the policy wants one more lane
     bool may_share = true;  ///< it may go into a lane that others are in
+    bool beside = false;    ///< a lane beside, or else one whose clients take turns
 };
 
 class Lanes {
@@ -76,10 +78,10 @@ public:
     /// Sum of charge_l over all lanes.
     Bytes total_charge() const { return total_charge_; }
     /// Steps 1 to 3 of the assignment: open, else join by best fit, else grow the smallest that makes it fit.
-    /// A user without a lane may always open one: lanes of different users are never shared.
+    /// A user without a lane of this kind may always open one: lanes of different users are never shared.
     std::optional<Placement> place(const PlacementRequest& request, Bytes free) const;
 
-    LaneId open(UserId user, Bytes size);
+    LaneId open(UserId user, Bytes size, bool beside = false);
 
     /// Makes `client` a member and returns the mapping to be requested of it. REQUIRES: size >= ephemeral, same user.
     const Mapping& join(LaneId lane, ClientId client, Bytes ephemeral);

@@ -13,7 +13,8 @@ namespace salus {
 // - A client without a lane that cannot be paged (paging is off, or several threads use the device) "stands its ground":
 //   until it has a lane, no other such client comes onto the device, and it may page out any client that can be paged. Such
 //   clients that are already there can finish one after the other: the one profiled last has shown that its T fits beside
-//   the P of all; when it has left, the same holds for the one before it.
+//   the P of all; when it has left, the same holds for the one before it. If several of them have outgrown their lanes, so
+//   that none fits beside the others' P, the last one is squeezed: see squeeze_if_stuck().
 // - A stalled client, which outgrew its statement, is given free memory, then the lanes as they reach a boundary, then the
 //   memory of clients that are paged out for it. If that is not enough it waits, and clients that cannot be paged continue
 //   until they leave. Only if nobody could run then, the client that ranks last is denied, and gets its framework's
@@ -61,6 +62,7 @@ void Engine::apply_demand(Client& client) {
 // ------------------------------------------------------------------------------------------------------------- lanes
 
 void Engine::enter_lane(Client& client, LaneId lane) {
+    if (lanes_.at(lane).beside) level_with_members(client, lanes_.at(lane));
     const Mapping& mapping = lanes_.join(lane, client.facts.id, client.facts.ephemeral);
     client.lane = lane;
     client.mapped = false;
@@ -71,6 +73,7 @@ void Engine::leave_lane(Client& client) {
     SALUS_CHECK(!client.holds(), "a lane changes hands at a boundary only");
     client.mapped = false;
     update_ready(client);
+    if (is_beside(client)) join_turns(client);
     const Mapping& mapping = lanes_.part(client.lane, client.facts.id);
     act(action::CloseLane{client.facts.id, client.lane, mapping.version});
     client.lane = kNoLane;
@@ -95,11 +98,32 @@ void Engine::trim_lanes() {
     }
 }
 
+/// If there is memory, an interactive client that shares a lane gets one of its own, beside. It is not taken from a turn.
+void Engine::spread_beside() {
+    for (Client* client : clients_.all()) {
+        if (!client->facts.interactive || client->lane == kNoLane || client->holds() || client->stopped) continue;
+        if (lanes_.at(client->lane).members() == 1) {
+            move_by_class(*client);
+            continue;
+        }
+        if (client->facts.ephemeral > ledger_.free()) trim_lanes();
+        if (client->facts.ephemeral > ledger_.free()) {
+            look_again_at(now_ + options_.review_every);
+            continue;
+        }
+        leave_lane(*client);
+        const Placement placement{Placement::Kind::kOpen, kNoLane, client->facts.ephemeral};
+        enter_lane(*client, prepare_lane(*client, placement, Way::kBeside));
+    }
+}
+
 /// If the policy wants one more lane and there is memory, a client that waits for its turn gets a lane of its own.
 void Engine::spread() {
+    if (reserved_for_ == kNoClient) spread_beside();
     for (bool moved = reserved_for_ == kNoClient; moved;) {
         moved = false;
         for (const Lane& lane : lanes_.all()) {
+            if (lane.beside) continue;
             scratch_ = lane.ready;
             if (lane.holder == kNoClient && !scratch_.empty())
                 std::erase(scratch_, &choose(lane.ready)->facts);  // it has the next turn in the lane
@@ -107,7 +131,8 @@ void Engine::spread() {
             Client& client = *choose(scratch_);
             if (client.facts.ephemeral > ledger_.free() || !wants_lane(client)) continue;
             leave_lane(client);
-            enter_lane(client, prepare_lane(client, {Placement::Kind::kOpen, kNoLane, client.facts.ephemeral}));
+            const Placement placement{Placement::Kind::kOpen, kNoLane, client.facts.ephemeral};
+            enter_lane(client, prepare_lane(client, placement, Way::kInTurns));
             moved = true;
             break;  // the list of lanes has changed
         }
@@ -126,11 +151,15 @@ void Engine::rehome_from_stopped() {
         for (const ClientFacts* waiting : lane.ready) stuck.push_back(&clients_.at(waiting->id));
     }
     for (Client* client : stuck) {
-        const PlacementRequest request{client->facts.user, Bytes{}, client->facts.ephemeral, /*may_open=*/true};
+        const Way way = is_beside(*client) ? Way::kBeside : Way::kInTurns;
+        const PlacementRequest request{.user = client->facts.user,
+                                       .persistent = {},
+                                       .ephemeral = client->facts.ephemeral,
+                                       .beside = way == Way::kBeside};
         const std::optional<Placement> placement = lanes_.place(request, ledger_.free());
         if (!placement) continue;
         leave_lane(*client);
-        enter_lane(*client, prepare_lane(*client, *placement));
+        enter_lane(*client, prepare_lane(*client, *placement, way));
         ++statistics_.rehomings;
     }
 }
@@ -214,6 +243,13 @@ Bytes Engine::missing(const Client& client) const {
     return ledger_.overdrawn() + beyond(client.needed_persistent + beyond(client.needed_ephemeral, charge), had);
 }
 
+/// A holder was asked to yield for its memory, and will. One that waits for memory itself may not.
+bool Engine::is_boundary_coming() const {
+    return boundary_awaited_ && std::ranges::any_of(clients_.all(), [](const Client* client) {
+               return client->holds() && client->yield_asked && !client->stalled && !client->stopped;
+           });
+}
+
 void Engine::serve_stalled() {
     for (Client* client : clients_.all()) {
         if (!client->stalled) continue;
@@ -224,7 +260,8 @@ void Engine::serve_stalled() {
             amount = missing(*client);
         }
         if (amount > ledger_.free()) {
-            if (ledger_.coming() > Bytes{} || boundary_awaited_) return;  // memory about to be free is for the first in line
+            if (ledger_.coming() > Bytes{} || is_boundary_coming())
+                return;  // memory about to be free is for the first in line
             continue;
         }
         unstall(*client);
@@ -244,8 +281,8 @@ void Engine::serve_stalled() {
 }
 
 /// Lends lanes until `amount` will be free: lanes at a boundary at once, others when they reach theirs; and the part of the
-/// borrower's own lane that only other members need. Lanes with a member that cannot be paged come last, and only if lending
-/// them is enough; otherwise those members continue meanwhile.
+/// borrower's own lane that only other members need. Lanes beside, and lanes with a member that cannot be paged, come last,
+/// and only if lending them is enough; otherwise their members continue meanwhile.
 void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     struct Loan {
         const Lane* lane;
@@ -270,7 +307,7 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
         const Bytes kept = lane.id == borrower.lane ? borrower.needed_ephemeral : Bytes{};
         if (any_stuck || !lane.has_members() || lane.size <= kept) continue;
         within_reach += lane.size - kept;
-        (all_pageable ? loans : only_if_enough).push_back({&lane, lane.size - kept});
+        (all_pageable && !lane.beside ? loans : only_if_enough).push_back({&lane, lane.size - kept});
     }
     if (within_reach >= amount) loans.insert(loans.end(), only_if_enough.begin(), only_if_enough.end());
 
@@ -323,6 +360,7 @@ void Engine::deny_if_stuck() {
     }
     unstall(*last);
     ++statistics_.denials;
+    look_again_at(now_ + options_.review_every);  // others may have a place now
     act(action::Deny{last->facts.id, last->needed_persistent + last->needed_ephemeral, ledger_.capacity()});
 }
 

@@ -47,7 +47,7 @@ SALUS_SCHEMA(event::Withdraw, "withdraw", SALUS_FIELD(job))
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
              SALUS_FIELD(persistent), SALUS_FIELD(ephemeral), SALUS_FIELD(occupancy), SALUS_OPTIONAL(job),
-             SALUS_OPTIONAL(iterations_before))
+             SALUS_OPTIONAL(iterations_before), SALUS_OPTIONAL(interactive))
 SALUS_SCHEMA(event::Demand, "demand", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral),
              SALUS_FIELD(occupancy))
 SALUS_SCHEMA(event::Need, "need", SALUS_FIELD(client), SALUS_FIELD(persistent), SALUS_FIELD(ephemeral))
@@ -66,6 +66,7 @@ SALUS_SCHEMA(event::Stop, "stop", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(iterations_total))
+SALUS_SCHEMA(event::SetClass, "set-class", SALUS_FIELD(client), SALUS_FIELD(interactive))
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))

@@ -14,14 +14,24 @@ namespace salus {
 // While the lanes are being gathered, nothing is granted. A stopped or stalled holder is not waited for: it may never reach
 // its boundary.
 
+// Note [Beside]
+// Lanes are memory; who may run at once is another decision. Batch clients take turns. An interactive client waits for no
+// batch client: it has a lane "beside", whose clients run whoever else runs, and which counts neither as one of lanes_max
+// nor for an exclusive policy, nor is gathered for a profiling turn. Mostly it is alone there, keeps its grant, and never
+// waits. Where there is no memory for that, interactive clients of one user share such a lane; and where there is none for
+// that either, an interactive client takes turns in a batch lane until there is.
+
 // ---------------------------------------------------------------------------------------------------------- dispatch
 
 void Engine::dispatch() {
+    for (Lane& lane : lanes_.all()) {
+        if (lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
+    }
     if (unprofiled_ > 0 && dispatch_profiling()) return;
     if (policy_->info.exclusive) return dispatch_exclusive();
     if (options_.lanes_max > 0) return dispatch_capped();
     for (Lane& lane : lanes_.all()) {
-        if (lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
+        if (!lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
 }
 
@@ -30,7 +40,8 @@ void Engine::dispatch_capped() {
     for (;;) {
         scratch_.clear();
         for (const Lane& lane : lanes_.all()) {
-            if (lane.holder == kNoClient) scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
+            if (!lane.beside && lane.holder == kNoClient)
+                scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
         }
         if (scratch_.empty()) return;
         if (running_lanes() >= options_.lanes_max) return contend_for_slots();
@@ -45,6 +56,7 @@ void Engine::contend_for_slots() {
     std::vector<Client*> holders;
     std::size_t leaving = 0;  // holders that will give their slot to another lane
     for (const Lane& lane : lanes_.all()) {
+        if (lane.beside) continue;
         if (lane.holder == kNoClient) {
             if (!lane.ready.empty()) waiters.push_back(choose(lane.ready));
             continue;
@@ -69,12 +81,13 @@ void Engine::dispatch_exclusive() {
     const bool busy = running_lanes() > 0;
     Client* front = nullptr;
     for (Client* client : clients_.all()) {
-        if (client->lane == kNoLane || client->stopped || client->refused || client->dropped) continue;
+        if (client->lane == kNoLane || client->stopped || client->refused || client->dropped || is_beside(*client)) continue;
         if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
     }
     if (busy) {  // several may still run from before the change of policy
         for (Client* client : clients_.all()) {
+            if (is_beside(*client)) continue;
             if (client != front && client->holds()) ask_yield(*client);
             if (client->ready_index >= 0 && front && ranks_before(*client, *front)) contend(lanes_.at(front->lane), *client);
         }
@@ -102,10 +115,11 @@ void Engine::grant(Lane& lane, Client& client) {
     move_turn(client, Turn::kRunning);
     ++statistics_.turns;
     // With one slot for all lanes, the device itself changes hands.
-    const ClientId before = options_.lanes_max == 1 ? last_granted_ : lane.last_holder;
+    const ClientId before = options_.lanes_max == 1 && !lane.beside ? last_granted_ : lane.last_holder;
     const bool handover = before != client.facts.id;
     if (handover) ++statistics_.switches;
-    lane.last_holder = last_granted_ = client.facts.id;
+    lane.last_holder = client.facts.id;
+    if (!lane.beside) last_granted_ = client.facts.id;
     act(action::Grant{client.facts.id, lane.id, handover});
 
     lane.yield_at = kNever;
@@ -115,10 +129,10 @@ void Engine::grant(Lane& lane, Client& client) {
     }
 }
 
-/// A stopped or stalled holder uses only memory of the device.
+/// The lanes that run in turns. A stopped or stalled holder uses only memory of the device.
 std::size_t Engine::running_lanes() const {
     return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
-        if (lane.holder == kNoClient) return false;
+        if (lane.beside || lane.holder == kNoClient) return false;
         const Client& holder = clients_.at(lane.holder);
         return !holder.stopped && !holder.stalled;
     }));
@@ -137,7 +151,7 @@ void Engine::contend(Lane& lane, const Client& newcomer) {
     Client& holder = clients_.at(lane.holder);
     if (holder.yield_asked) return;
     const PolicyInfo& policy = policy_->info;
-    if (holder.turn() == Turn::kHoldingIdle && !policy.exclusive) return ask_yield(holder);
+    if (holder.turn() == Turn::kHoldingIdle && is_work_conserving(lane)) return ask_yield(holder);
     if (policy_->urgent(newcomer.facts, holder.facts)) return ask_yield(holder);
     bool makes_way = policy.time_sliced;
     if (!makes_way) {
@@ -207,6 +221,22 @@ void Engine::give_back(Client& client) {
     release_lane(client);
     if (profiled_in_this_turn) end_profiling_turn(client);
     else if (client.demand_changed) apply_demand(client);
+    if (client.lane != kNoLane) move_by_class(client);
+}
+
+/// After a change of class: a client that became batch leaves its lane beside, and is admitted again; for one that became
+/// interactive, spread_beside() looks for one. A lane that it has to itself changes with it. REQUIRES: it does not hold a
+/// turn.
+void Engine::move_by_class(Client& client) {
+    if (is_beside(client) == client.facts.interactive) return;
+    Lane& lane = lanes_.at(client.lane);
+    if (lane.members() == 1 && (client.facts.interactive || wants_lane(client))) {
+        lane.beside = client.facts.interactive;
+        if (!lane.beside) join_turns(client);
+    } else if (!client.facts.interactive) {
+        leave_lane(client);
+    }
+    memory_changed_ = true;
 }
 
 /// A client that stops waiting leaves its lane's ready list here. A client that begins to wait joins it in became_ready(),
@@ -273,6 +303,8 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 // A second clock follows the clients that have a lane. A client that waited for memory is raised to that clock when it is
 // admitted: the wait gives it no claim on the others' time. A client that was paged out keeps its virtual time; this is how
 // clients that do not fit together take turns.
+// Clients beside count for neither clock: they take nobody's turn. Their virtual time decides among those that share a lane
+// beside. One that leaves such a lane, to take turns, may have run for hours; it need not wait as long.
 void Engine::advance_virtual_clocks(const Client* joining) {
     constexpr double kNone = std::numeric_limits<double>::max();
     double contending = kNone;
@@ -281,6 +313,7 @@ void Engine::advance_virtual_clocks(const Client* joining) {
         if (client == joining || client->stopped) continue;
         charge_time(*client);
         const double time_s = client->facts.virtual_time_s;
+        if (is_beside(*client)) continue;
         if (client->turn() == Turn::kReady || client->turn() == Turn::kRunning) contending = std::min(contending, time_s);
         if (client->lane != kNoLane) admitted = std::min(admitted, time_s);
     }
@@ -291,6 +324,22 @@ void Engine::advance_virtual_clocks(const Client* joining) {
 void Engine::level_virtual_time(Client& client) {
     advance_virtual_clocks(&client);
     client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, virtual_clock_s_);
+}
+
+void Engine::join_turns(Client& client) {
+    constexpr double kAheadMostS = 1;
+    const double time_s = client.facts.virtual_time_s;
+    client.facts.virtual_time_s = std::clamp(time_s, virtual_clock_s_, virtual_clock_s_ + kAheadMostS);
+}
+
+void Engine::level_with_members(Client& client, const Lane& lane) {
+    std::optional<double> least;
+    for (const Mapping& m : lane.mappings) {
+        if (!m.member || m.client == client.facts.id) continue;
+        const double time_s = clients_.at(m.client).facts.virtual_time_s;
+        least = std::min(least.value_or(time_s), time_s);
+    }
+    if (least) client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, *least);
 }
 
 void Engine::level_with_admitted(Client& client) {
@@ -310,7 +359,7 @@ bool Engine::dispatch_profiling() {
     if (!client) return false;
 
     for (const Lane& lane : lanes_.all()) {
-        if (lane.holder != kNoClient) ask_yield(clients_.at(lane.holder));
+        if (!lane.beside && lane.holder != kNoClient) ask_yield(clients_.at(lane.holder));
     }
     if (running_lanes() == 0) start_profiling_turn(*client);
     return true;
@@ -330,6 +379,7 @@ Client* Engine::next_to_profile() {
     }
     if (newcomers.empty()) return nullptr;
     newcomers = by_rank(std::move(newcomers));
+    std::stable_partition(newcomers.begin(), newcomers.end(), [](const Client* c) { return c->facts.interactive; });
     if (policy_->info.exclusive) {  // if the first of those not yet on the device may not come, none may
         const auto absent = [](const Client* client) { return client->residency() == Residency::kAbsent; };
         const auto first = std::find_if(newcomers.begin(), newcomers.end(), absent);
@@ -347,8 +397,10 @@ bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (!may_enter(newcomer, barred)) return false;
     if (stands_its_ground(newcomer)) return true;
     return std::ranges::all_of(clients_.all(), [&](const Client* other) {
-        const bool competes = other->profiled && (other->wants() || (other->turn() == Turn::kRunning && !other->stopped));
-        return other == &newcomer || !competes || policy_->profiles_before(newcomer.facts, other->facts);
+        const bool competes = other->profiled && !is_beside(*other) &&
+                              (other->wants() || (other->turn() == Turn::kRunning && !other->stopped));
+        return other == &newcomer || !competes || newcomer.facts.interactive ||
+               policy_->profiles_before(newcomer.facts, other->facts);
     });
 }
 

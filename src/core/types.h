@@ -36,6 +36,7 @@ struct ClientFacts {
     std::uint64_t sequence = 0;  ///< order of attachment; breaks ties
     int priority = 0;            ///< higher is more urgent
     double weight = 1.0;         ///< share under fair
+    bool interactive = false;    ///< its class: it answers somebody who waits; else batch
 
     Duration attained;          ///< time held on the device so far
     double virtual_time_s = 0;  ///< attained / weight, raised to the others' level when it joins: Note [Virtual time]
@@ -85,6 +86,7 @@ struct Attach {
     double occupancy = 1.0;
     JobId job = kNoJob;                   ///< the job that it belongs to
     std::uint64_t iterations_before = 0;  ///< done under an earlier service
+    bool interactive = false;
 };
 /// States or updates its memory needs; takes effect at its next boundary.
 struct Demand {
@@ -162,6 +164,11 @@ struct Adjust {
     double weight = 1.0;
     std::uint64_t iterations_total = 0;
 };
+/// Its class has changed.
+struct SetClass {
+    ClientId client;
+    bool interactive = false;
+};
 struct SetPolicy {
     const Policy* policy = nullptr;
 };
@@ -185,11 +192,11 @@ struct Timer {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
-                 event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
-                 event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue, event::Adjust,
-                 event::SetPolicy, event::SetMinTurn, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
+                           event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
+                           event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue,
+                           event::Adjust, event::SetClass, event::SetPolicy, event::SetMinTurn, event::SetCapacity,
+                           event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

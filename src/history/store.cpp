@@ -14,7 +14,7 @@
 namespace salus::history {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 /// Names every column that the code below uses, so that opening a file detects a table that lacks one.
 constexpr const char* kSchema = R"(
@@ -31,15 +31,17 @@ constexpr const char* kSchema = R"(
         took_ns INTEGER NOT NULL,
         ended_at_s REAL NOT NULL,
         status INTEGER NOT NULL,
+        interactive INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (uid, command_key)
     );
     CREATE INDEX IF NOT EXISTS by_program ON commands (uid, program_key);
     CREATE INDEX IF NOT EXISTS by_time ON commands (uid, ended_at_s);
-    PRAGMA user_version = 1;
+    PRAGMA user_version = 2;
 )";
+constexpr const char* kFromVersion1 = "ALTER TABLE commands ADD COLUMN interactive INTEGER NOT NULL DEFAULT 0";
 constexpr const char* kSelect =
     "SELECT uid, command_key, program_key, command, runs, iterations, iteration_ns, persistent, ephemeral, took_ns, "
-    "ended_at_s, status FROM commands";
+    "ended_at_s, status, interactive FROM commands";
 
 /// One statement, from its binding to its last row.
 class Statement {
@@ -107,7 +109,11 @@ Record record_in(const Statement& row) {
     run.keys = {static_cast<std::uint64_t>(row.integer(1)), static_cast<std::uint64_t>(row.integer(2))};
     run.command = row.text(3);
     record.runs = count(row.integer(4));
-    run.figures = {count(row.integer(5)), {figure(row.integer(6))}, {figure(row.integer(7))}, {figure(row.integer(8))}};
+    run.figures = {count(row.integer(5)),
+                   {figure(row.integer(6))},
+                   {figure(row.integer(7))},
+                   {figure(row.integer(8))},
+                   row.integer(12) != 0};
     run.took = span(row.integer(9));
     run.ended_at_s = moment(row.real(10));
     run.status = static_cast<int>(row.integer(11));
@@ -180,6 +186,7 @@ Store::Fault Store::prepare(std::string& why) {
         why = "it has a newer version and is left alone";
         return Fault::kNewer;
     }
+    const bool is_version_1 = version.integer(0) == 1;
     static_cast<void>(version.run());  // ends the statement, which would keep the file locked
     // With WAL, others may read while one writes; on a file system without it, everything else still works.
     execute("PRAGMA journal_mode = WAL");
@@ -191,7 +198,7 @@ Store::Fault Store::prepare(std::string& why) {
         return Fault::kBroken;
     }
     if (!check.run() || !execute("BEGIN IMMEDIATE")) return Fault::kOther;
-    const bool made = execute(kSchema);
+    const bool made = (!is_version_1 || execute(kFromVersion1)) && execute(kSchema);
     const int result = sqlite3_extended_errcode(database_.get());
     if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
     Statement columns(database_.get(), kSelect);
@@ -217,10 +224,10 @@ Result<bool> Store::record(const Run& run) {
 bool Store::upsert(const Run& run) {
     const bool complete = run.status == 0 && run.figures.iterations > 0;
     Statement statement(database_.get(), R"(
-        INSERT INTO commands VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+        INSERT INTO commands VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
         ON CONFLICT (uid, command_key) DO UPDATE SET
             program_key = excluded.program_key, command = excluded.command, runs = runs + 1,
-            ended_at_s = excluded.ended_at_s, status = excluded.status,
+            ended_at_s = excluded.ended_at_s, status = excluded.status, interactive = excluded.interactive,
             iteration_ns = iif(excluded.iterations > 0 OR iterations = 0, excluded.iteration_ns, iteration_ns),
             persistent = iif(excluded.iterations > 0 OR iterations = 0, excluded.persistent, persistent),
             ephemeral = iif(excluded.iterations > 0 OR iterations = 0, excluded.ephemeral, ephemeral),
@@ -231,6 +238,7 @@ bool Store::upsert(const Run& run) {
     statement.bind(figure(run.figures.iteration_time.ns));
     statement.bind(figure(run.figures.persistent.count)).bind(figure(run.figures.ephemeral.count));
     statement.bind(span(run.took.ns).ns).bind(moment(run.ended_at_s)).bind(run.status);
+    statement.bind(run.figures.interactive ? 1 : 0);
     return statement.run();
 }
 
@@ -243,7 +251,7 @@ bool Store::trim(unsigned uid) {
 
 Result<Figures> Store::find(unsigned uid, CommandKeys keys) {
     Statement statement(database_.get(), std::string(kSelect) +
-                                             " WHERE uid = ?1 AND program_key = ?2 AND iterations > 0"
+                                             " WHERE uid = ?1 AND program_key = ?2 AND (iterations > 0 OR interactive)"
                                              " ORDER BY command_key = ?3 DESC, ended_at_s DESC LIMIT 1");
     statement.bind(uid).bind(keys.program).bind(keys.command);
     if (statement.step()) return record_in(statement).last.figures;

@@ -237,15 +237,35 @@ TEST_F(StoreTest, TablesOfOthersAreSetAside) {
     record(*opened.store, run_of(1, 7, 1));
 }
 
+TEST_F(StoreTest, AFileOfVersion1GetsTheClass) {
+    record(*open(), run_of(1, 7, 1));
+    execute("ALTER TABLE commands DROP COLUMN interactive; PRAGMA user_version = 1");
+    const std::unique_ptr<Store> store = open();
+    EXPECT_EQ(found(*store, {1, 7}), kFigures);
+    Figures server = kFigures;
+    server.interactive = true;
+    record(*store, run_of(1, 7, 2, server));
+    EXPECT_EQ(found(*store, {1, 7}), server);
+}
+
+TEST_F(StoreTest, TheClassIsKnownEvenIfEveryRunWasInterrupted) {
+    const std::unique_ptr<Store> store = open();
+    Figures server = kFigures;
+    server.interactive = true;
+    record(*store, run_of(1, 7, 1, server, 130));
+    EXPECT_TRUE(found(*store, {1, 7}).interactive);
+    EXPECT_EQ(found(*store, {1, 7}).iterations, 0u) << "its length is not";
+}
+
 TEST_F(StoreTest, ANewerFileIsLeftAlone) {
     record(*open(), run_of(1, 7, 1));
-    execute("PRAGMA user_version = 2");
+    execute("PRAGMA user_version = 3");
     const Store::Opened opened = Store::open_or_replace(path_, kPatience);
     EXPECT_FALSE(opened.store);
     EXPECT_NE(opened.remark.find("newer"), std::string::npos) << opened.remark;
     EXPECT_FALSE(Store::open(path_, kPatience).ok());
     EXPECT_FALSE(fs::exists(path_ + ".broken"));
-    execute("PRAGMA user_version = 1");
+    execute("PRAGMA user_version = 2");
     EXPECT_EQ(found(*open(), {1, 7}), kFigures);
 }
 

@@ -72,6 +72,10 @@ Identity identity_from(const salus_options& options) {
                                                     : static_cast<std::uint64_t>(number_from("SALUS_PERSISTENT_HINT", 0));
     attach.ephemeral = options.ephemeral_hint > 0 ? options.ephemeral_hint
                                                   : static_cast<std::uint64_t>(number_from("SALUS_EPHEMERAL_HINT", 0));
+    const char* client_class = options.client_class ? options.client_class : environment("SALUS_CLASS");
+    const std::string_view said = client_class ? client_class : "";
+    if (said == "interactive") attach.flags |= salus::wire::Attach::kInteractive;
+    if (said == "interactive" || said == "batch") attach.flags |= salus::wire::Attach::kClassSaid;
     if (attach.persistent > 0 && attach.ephemeral > 0) attach.flags |= salus::wire::Attach::kProfiled;
     return identity;
 }
@@ -207,6 +211,18 @@ salus_status salus_leave(salus_client* client, uint64_t iterations) {
         return client->client.end({iterations, /*own=*/true});
     });
     return status == SALUS_MISUSE ? failed(status, "salus_leave without salus_begin") : status;
+}
+
+salus_status salus_leave_after(salus_client* client, uint64_t iterations, salus_work work) {
+    if (!client || work < SALUS_WORK || work > SALUS_ANSWER) return failed(SALUS_MISUSE, "no client, or no such work");
+    const salus_status status = guarded(client, SALUS_SYSTEM, [&] {
+        return client->client.end({iterations, /*own=*/true}, static_cast<salus::client::Work>(work));
+    });
+    return status == SALUS_MISUSE ? failed(status, "salus_leave_after without salus_begin") : status;
+}
+
+void salus_fetched(salus_client* client) {
+    if (client) client->client.fetched();
 }
 
 salus_status salus_count(salus_client* client, uint64_t iterations) {

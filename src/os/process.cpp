@@ -51,6 +51,22 @@ std::optional<Duration> cpu_time_of(int pid) {
     return Duration{static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
 }
 
+Duration cpu_time() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return Duration{static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
+}
+
+std::uint64_t bytes_read_from_storage() {
+    const Result<std::string> account = read_file("/proc/self/io");
+    if (!account) return 0;
+    for (const std::string_view line : split(account.value(), '\n')) {
+        constexpr std::string_view kName = "read_bytes: ";
+        if (line.starts_with(kName)) return static_cast<std::uint64_t>(parse_integer(line.substr(kName.size())).value_or(0));
+    }
+    return 0;
+}
+
 bool is_stopped(int pid) {
     const std::string state = state_of(pid);
     return state == "T" || state == "t";

@@ -19,6 +19,11 @@ std::optional<std::uint64_t> start_time_of(int pid);
 /// Processor time of all its threads together. Nothing if there is no such process.
 std::optional<Duration> cpu_time_of(int pid);
 
+/// Processor time of this process.
+Duration cpu_time();
+/// What this process has read from disks, not from the page cache; 0 if the kernel does not tell.
+std::uint64_t bytes_read_from_storage();
+
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
 /// Whether the process has ended; its parent may not have read its status yet.

@@ -204,12 +204,13 @@ Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
 Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
     const Result<wire::Assignments> wanted = wire::assignments_in(message);
     if (!wanted) return {false, wanted.error()};
-    const auto& [priority, weight, iterations] = wanted.value();
+    const auto& [priority, weight, iterations, interactive] = wanted.value();
     return for_clients_of(job, [&](const ClientOn& client) {
         const Client* known = client.device->engine().find(client.session->id);
         if (!known) return;
         client.shell().adjust(*client.session, priority.value_or(known->facts.priority),
                               weight.value_or(known->facts.weight), iterations.value_or(known->facts.iterations_total));
+        if (interactive) client.shell().set_class(*client.session, {*interactive, ClassReason::kSaid});
     });
 }
 

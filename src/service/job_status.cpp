@@ -94,6 +94,10 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.page_outs = page.page_outs;
     activity.boundaries_delayed = page.boundaries_delayed;
     activity.launches = page.launches;
+    activity.interactive = client.facts.interactive;
+    activity.class_reason = std::string(text_of(session.client_class.reason));
+    const Lane* lane = client.lane == kNoLane ? nullptr : shell.engine().lanes().find(client.lane);
+    activity.beside = lane && lane->beside;
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);

@@ -245,6 +245,9 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         added.length_is_past = e.iterations_total > 0;
     }
     if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
+    if (attach.flags & wire::Attach::kClassSaid) added.client_class.reason = ClassReason::kSaid;
+    else if (attach.flags & wire::Attach::kInteractive) added.client_class.reason = ClassReason::kWaits;
+    added.client_class.interactive = e.interactive = (attach.flags & wire::Attach::kInteractive) != 0;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
         e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
@@ -305,6 +308,9 @@ bool Shell::message(Session& session, const wire::Message& message) {
         feed(event::Need{id,
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});
+    } else if (const auto* c = std::get_if<wire::Class>(&message)) {
+        const bool known = c->reason <= static_cast<std::uint16_t>(ClassReason::kWaits);
+        set_class(session, {c->interactive != 0, known ? static_cast<ClassReason>(c->reason) : ClassReason::kUnknown});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.process.pid,
@@ -370,6 +376,8 @@ void Shell::expect(Session& session, const RunFigures& past) {
     session.past = past;
     const Client* client = engine_.find(session.id);
     const std::uint64_t left = past_length_left(session);
+    const bool unknown = session.client_class.reason == ClassReason::kUnknown;
+    if (client && unknown && past.interactive) set_class(session, {true, ClassReason::kHistory});
     if (!client || client->facts.iterations_total > 0 || left == 0) return;
     adjust(session, client->facts.priority, client->facts.weight, left);
     session.length_is_past = true;
@@ -381,6 +389,7 @@ RunFigures Shell::figures_of(const Session& session) const {
     figures.iterations = page.iterations;
     figures.persistent = {static_cast<std::int64_t>(page.wanted_persistent.load())};
     figures.ephemeral = {static_cast<std::int64_t>(page.wanted_ephemeral.load())};
+    figures.interactive = session.client_class.interactive;
     if (figures.iterations == 0) return figures;
     // The engine's figure leaves out the first iterations, but the engine may not have heard of all later ones.
     const Client* client = engine_.find(session.id);
@@ -549,6 +558,16 @@ void Shell::adjust(Session& session, int priority, double weight, std::uint64_t 
     const Client* client = engine_.find(session.id);
     if (client && client->facts.iterations_total != iterations_total) session.length_is_past = false;
     feed(event::Adjust{session.id, priority, weight, iterations_total});
+}
+
+void Shell::set_class(Session& session, ClientClass found) {
+    if (session.client_class.reason == ClassReason::kSaid && found.reason != ClassReason::kSaid) return;
+    const bool changes = session.client_class.interactive != found.interactive;
+    session.client_class = found;
+    if (!changes) return;
+    log(LogLevel::kInfo, "client {} ({}, pid {}) is {}: {}", index_of(session.id), session.name, session.process.pid,
+        name_of_class(found.interactive), text_of(found.reason));
+    feed(event::SetClass{session.id, found.interactive});
 }
 
 // ---------------------------------------------------------------------------------------------------------- restarts

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "base/client_class.h"
 #include "base/run_figures.h"
 #include "core/engine.h"
 #include "shell/ports.h"
@@ -62,6 +63,7 @@ struct Session {
     Bytes ephemeral_told;
     double occupancy = 1;
 
+    ClientClass client_class;
     RunFigures past;              ///< figures of earlier runs of its command
     bool length_is_past = false;  ///< its iterations_total comes from an earlier run, and may be wrong
 
@@ -134,6 +136,8 @@ public:
     void set_policy(const Policy& policy);
     void pause(Session& session, bool paused);
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
+    /// A class that its user has said stays.
+    void set_class(Session& session, ClientClass found);
 
     const Engine& engine() const { return engine_; }
     const std::map<ClientId, std::unique_ptr<Session>>& sessions() const { return sessions_; }

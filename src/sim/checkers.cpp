@@ -23,6 +23,15 @@ bool anybody_stopped(const Simulation& s) {
     return false;
 }
 
+bool is_beside(const Simulation& s, const Client& client) {
+    const Lane* lane = client.lane == kNoLane ? nullptr : s.engine().lanes().find(client.lane);
+    return lane && lane->beside;
+}
+
+bool is_owed_memory(const Simulation& s) {
+    return std::ranges::any_of(s.engine().clients(), [](const Client* c) { return c->debt() > Bytes{}; });
+}
+
 bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && !s.clients()[i].stays; }
 
 }  // namespace
@@ -33,6 +42,7 @@ void Checkers::after_event(const Event& event, Instant now, std::span<const Acti
     check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
+    check_classes(s);
     check_progress(event, s);
     check_starts(event, now, actions, s);
 }
@@ -99,7 +109,7 @@ void Checkers::check_lanes(const Simulation& s) const {
     std::size_t running = 0;
     for (const Client* client : s.engine().clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
-        if (c.runs() && c.lane != kNoLane && !c.resumed && !client->stopped) ++running;
+        if (c.runs() && c.lane != kNoLane && !c.resumed && !client->stopped && !is_beside(s, *client)) ++running;
     }
     SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
 }
@@ -152,23 +162,45 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
     }
 }
 
-// An admitted client that wants to run, and whose lane is free, runs. Lanes are held back only for a profiling turn.
+// An admitted client that wants to run, and whose lane is free, runs. Lanes are held back only for a profiling turn; lanes
+// beside never.
 void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
     std::size_t running = 0;
     for (const Client* client : engine.clients()) {
-        if (client->holds() && !client->stopped && !client->stalled) ++running;
+        if (client->holds() && !client->stopped && !client->stalled && !is_beside(s, *client)) ++running;
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
-    if (engine.policy().info.exclusive || profiling) return;
     const unsigned lanes_max = s.options().engine.lanes_max;
-    if (lanes_max > 0 && running >= lanes_max) return;
+    const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max);
     for (const Client* client : engine.clients()) {
+        if (held_back && !is_beside(s, *client)) continue;
         if (client->lane == kNoLane || client->residency() != Residency::kResident || client->stopped) continue;
         if (!client->mapped || client->turn() != Turn::kReady) continue;
         if (engine.lanes().find(client->lane)->holder != kNoClient) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
     }
+}
+
+// A client runs beside the others only if it is interactive. An interactive client takes turns, or shares a lane, only where
+// there is no memory for a lane of its own, or for a moment; nobody is moved while memory is owed or being handed out.
+void Checkers::check_classes(const Simulation& s) {
+    const Engine& engine = s.engine();
+    const bool any_stalled = std::ranges::any_of(engine.clients(), [](const Client* c) { return c->stalled; });
+    const bool unsettled = any_stalled || engine.profiling() != kNoClient || engine.reserved_for() != kNoClient;
+    bool anybody_could_move = false;
+    for (const Client* client : engine.clients()) {
+        if (client->lane == kNoLane || client->holds()) continue;
+        const bool beside = is_beside(s, *client);
+        SALUS_CHECK(!beside || client->facts.interactive, "a batch client has a lane beside the others");
+        if (beside || !client->facts.interactive || unsettled || client->stopped) continue;
+        const bool has_room = engine.reserved() + client->facts.ephemeral <= engine.capacity();
+        anybody_could_move = anybody_could_move || (has_room && !is_owed_memory(s));
+    }
+    if (!anybody_could_move) could_move_since_ = kNever;
+    else could_move_since_ = std::min(could_move_since_, s.now());
+    SALUS_CHECK(could_move_since_ == kNever || s.now() - could_move_since_ <= engine.options().review_every,
+                "an interactive client takes turns, and there is memory for a lane beside");
 }
 
 void Checkers::check_progress(const Event& event, const Simulation& s) {
@@ -212,6 +244,9 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const Duration stay = seconds_of(2.0 * static_cast<double>(largest.count) / engine.options().page_bytes_per_s /
                                      engine.options().page_share_max);
     if (was_stopped) stopped_time_ += s.now() - last_event_;
+    // Batch clients run beside an interactive one while others have no room for that, and make up for it afterwards.
+    const bool anybody_beside = std::ranges::any_of(engine.clients(), [&](const Client* c) { return is_beside(s, *c); });
+    if (anybody_beside) beside_time_ += s.now() - last_event_;
     last_event_ = s.now();
     const Duration least_turns = engine.options().min_turn * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -230,8 +265,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
-        waits_[i].bound =
-            std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays + stopped_time_ * (present * 8));
+        waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays +
+                                                        stopped_time_ * (present * 8) + beside_time_ * 2);
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
     }
 }

@@ -27,6 +27,7 @@ private:
     void check_iterations(const Event& event, const Simulation& s);
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;
+    void check_classes(const Simulation& s);
     void check_progress(const Event& event, const Simulation& s);
     void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
@@ -44,10 +45,12 @@ private:
     Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
-    bool anybody_wanted_ = false;  ///< somebody wanted to run at the last event
+    Instant could_move_since_ = kNever;  ///< an interactive client takes turns since then, and need not
+    bool anybody_wanted_ = false;        ///< somebody wanted to run at the last event
     Instant last_event_{};
     bool was_stopped_ = false;  ///< somebody was stopped at the last event
     Duration stopped_time_;     ///< total time with somebody stopped; a stopped holder is charged for it
+    Duration beside_time_;      ///< total time with a client beside
 };
 
 }  // namespace salus::sim

@@ -37,6 +37,7 @@ void Simulation::arrive(ClientId id) {
     c.ephemeral = job.ephemeral;
     c.context = job.context;
     c.stays = !job.pageable;
+    c.interactive = job.interactive;
     result_.jobs[index_of(id)].arrival = now();
     static_now_ += job.persistent + job.ephemeral;
     result_.static_peak = std::max(result_.static_peak, static_now_);
@@ -56,6 +57,7 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
     attach.weight = job.weight;
     attach.occupancy = occupancy(id);
     if (c.stays) attach.flags |= wire::Attach::kUnpageable;
+    if (c.interactive) attach.flags |= wire::Attach::kInteractive;
     attach.iterations_total = job.states_length ? job.iterations : 0;
     if (options_.profiles_known) {
         const auto stated = [&](Bytes true_size) {
@@ -140,6 +142,15 @@ void Simulation::never_page(ClientId id) {
     if (c.stopped || c.stays || std::holds_alternative<request::PageOut>(c.doing)) return;
     c.stays = true;
     say(id, wire::Unpageable{1});
+}
+
+/// From now on, its behaviour shows the other class.
+void Simulation::change_class(ClientId id) {
+    SimulatedClient& c = at(id);
+    if (c.stopped) return;
+    c.interactive = !c.interactive;
+    const ClassReason reason = c.interactive ? ClassReason::kWaits : ClassReason::kNoPauses;
+    say(id, wire::Class{static_cast<std::uint16_t>(c.interactive), static_cast<std::uint16_t>(reason)});
 }
 
 /// The client has run all its iterations.

@@ -19,6 +19,11 @@ public:
         Client* client = engine_.clients_.find(id);
         if (client && client->turn() == Turn::kReady) engine_.move_turn(*client, Turn::kParked);
     }
+    /// The engine takes the client's lane for one beside, or for one that takes turns.
+    void set_beside(ClientId id, bool beside) {
+        const Client* client = engine_.clients_.find(id);
+        if (client && client->lane != kNoLane) engine_.lanes_.at(client->lane).beside = beside;
+    }
 
 private:
     Engine& engine_;

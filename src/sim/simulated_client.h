@@ -80,6 +80,7 @@ struct SimulatedClient {
     bool has_run = false;  ///< so its P exists, on the device or paged out
     bool paged = false;
     bool stays = false;            ///< is never paged out
+    bool interactive = false;      ///< its class, as it says
     std::optional<Mapped> mapped;  ///< what it really has mapped
     std::size_t growths = 0;       ///< how many of the job's growths have happened
 

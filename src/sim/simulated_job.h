@@ -33,6 +33,7 @@ struct SimulatedJob {
     Duration startup;           ///< host time before the first iteration
     double occupancy = 1.0;     ///< share of the device that it can use alone
     std::string command;        ///< what `salus bench` runs; empty: a stand-in. The simulator does not use it
+    bool interactive = false;   ///< its class, which it says when it attaches
     bool random_think = false;  ///< exponentially distributed with mean `think`: requests at random times
 
     // What the swarm adds.

@@ -157,6 +157,10 @@ void Simulation::sabotage(const Event& event) {
     if (acknowledge && goes_wrong(Fault::kForgetsMemory)) saboteur.forget_half_of(acknowledge->client);
     const auto* want = std::get_if<event::Want>(&event);
     if (want && goes_wrong(Fault::kForgetsWish)) saboteur.forget_wish_of(want->client);
+    if (acknowledge && goes_wrong(Fault::kForgetsClass)) saboteur.set_beside(acknowledge->client, false);
+    const auto* set_class = std::get_if<event::SetClass>(&event);
+    if (set_class && !set_class->interactive && goes_wrong(Fault::kStaysBeside))
+        saboteur.set_beside(set_class->client, true);
 }
 
 void Simulation::happen(const Pending& pending) {
@@ -219,6 +223,7 @@ void Simulation::disturb(const Disturbance& d) {
         case Kind::kStop: return stop_process(d.client);
         case Kind::kContinue: return continue_process(d.client);
         case Kind::kNeverPage: return never_page(d.client);
+        case Kind::kClass: return change_class(d.client);
         case Kind::kContext: c.context += d.capacity; return;
         case Kind::kTurnCost: c.page->turn_cost_ns = static_cast<std::uint64_t>(d.time.ns); return;
         default: break;

@@ -33,6 +33,7 @@ struct Disturbance {
         kResume,
         kAdjust,        ///< sets `priority` and `weight`
         kNeverPage,     ///< the client finds that it cannot be paged
+        kClass,         ///< the client's class changes
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
         kCapacity,      ///< others leave `capacity` of the device
@@ -64,6 +65,8 @@ enum class Fault : std::uint8_t {
     kCountsTwice,        ///< a client counts an iteration twice
     kForgetsMemory,      ///< the engine counts half of an admitted client's memory as free
     kForgetsWish,        ///< the engine forgets that a client wants to run
+    kForgetsClass,       ///< the engine lets an interactive client take turns although there is memory for a lane beside
+    kStaysBeside,        ///< the engine leaves a client that became batch in its lane beside
 };
 
 struct SimulationOptions {
@@ -235,6 +238,7 @@ private:
     void end_attachment(ClientId id);
     void reattach(ClientId id);
     void never_page(ClientId id);
+    void change_class(ClientId id);
     void begin(ClientId id);
     void look_at_word(ClientId id);
     void start_leg(ClientId id, Duration overhead);

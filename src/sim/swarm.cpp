@@ -72,6 +72,7 @@ SimulatedJob draw_job(Random& random, Bytes capacity, std::size_t index) {
     job.startup = seconds_of(random.chance(0.5) ? 0.0 : random.between(0.0, 3.0));
     job.occupancy = random.chance(0.5) ? 1.0 : random.between(0.1, 1.0);
     job.pageable = random.chance(0.85);
+    job.interactive = random.chance(0.25);
     job.states_length = random.chance(0.7);
     if (random.chance(0.3)) job.stated_share = random.between(0.5, 1.2);
     for (std::uint64_t from = random.below(30); random.chance(0.25) && from < job.iterations; from += 1 + random.below(20)) {
@@ -118,6 +119,7 @@ public:
             add({.kind = Kind::kContext, .client = somebody(), .capacity = mebibytes(random_.integer(1, 64))});
         }
         if (random_.chance(0.2)) add({.kind = Kind::kNeverPage, .client = somebody()});
+        for (std::uint64_t n = random_.below(4); n > 0; --n) add({.kind = Kind::kClass, .client = somebody()});
         for (std::uint64_t n = scenario_.options.min_turn_is_fixed ? 0 : random_.below(6); n > 0; --n) {
             add({.kind = Kind::kTurnCost, .client = somebody(), .time = seconds_of(random_.between(0.00001, 0.002))});
         }
@@ -177,7 +179,9 @@ std::span<const Canary> all_canaries() {
                                      Canary{"grants-twice", nullptr, Fault::kGrantsTwice},
                                      Canary{"counts-twice", nullptr, Fault::kCountsTwice},
                                      Canary{"forgets-memory", nullptr, Fault::kForgetsMemory},
-                                     Canary{"forgets-wish", nullptr, Fault::kForgetsWish}};
+                                     Canary{"forgets-wish", nullptr, Fault::kForgetsWish},
+                                     Canary{"forgets-class", nullptr, Fault::kForgetsClass},
+                                     Canary{"stays-beside", nullptr, Fault::kStaysBeside}};
     return canaries;
 }
 

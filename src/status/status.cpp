@@ -223,6 +223,9 @@ void list(Fields& fields, S& activity) {
     fields("page_outs", activity.page_outs);
     fields("boundaries_delayed", activity.boundaries_delayed);
     fields("launches", activity.launches);
+    fields.choice("class", activity.interactive, "interactive", "batch");
+    fields("class_reason", activity.class_reason);
+    fields("beside", activity.beside);
     fields("priority", activity.priority);
     fields("weight", activity.weight);
     fields("memory_time_gib_s", activity.memory_time_gib_s);

@@ -80,6 +80,9 @@ struct Activity {
     std::uint64_t evacuations = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t boundaries_delayed = 0;
+    bool interactive = false;    ///< its class ...
+    std::string class_reason;    ///< ... and why, for people
+    bool beside = false;         ///< it runs whoever else runs
     std::uint64_t launches = 0;  ///< of one that shows no iterations, and takes turns by launches
     int priority = 0;
     double weight = 1;

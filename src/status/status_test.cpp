@@ -55,6 +55,9 @@ Status full_status() {
     activity.evacuations = 7;
     activity.page_outs = 8;
     activity.launches = 17;
+    activity.interactive = true;
+    activity.class_reason = "because";
+    activity.beside = true;
     activity.boundaries_delayed = 9;
     activity.priority = -3;
     activity.weight = 0.5;
@@ -75,7 +78,7 @@ TEST(Status, IsThisJson) {
     EXPECT_EQ(
         to_json(full_status()).dump(),
         R"({"jobs":[{"attached_s":20.0,"attained_s":0.75,"behind":"vae","behind_job":4,)"
-        R"("boundaries_delayed":9,"busy_s":0.25,"client":5,"ephemeral":2,"estimate":"history","evacuations":7,)"
+        R"("beside":true,"boundaries_delayed":9,"busy_s":0.25,"class":"interactive","class_reason":"because","client":5,"ephemeral":2,"estimate":"history","evacuations":7,)"
         R"("iterations":12,"iterations_before":2,"iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak":6,)"
         R"("launches":17,)"
         R"("left_s":1.5,"log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"

@@ -23,9 +23,11 @@ struct Assignments {
     std::optional<std::int32_t> priority = {};
     std::optional<double> weight = {};
     std::optional<std::uint64_t> iterations = {};
+    std::optional<bool> interactive = {};
 };
 
-/// Reads "priority=5", "weight=0.5", "iterations=100"; needs at least one of them. An error states the range.
+/// Reads "priority=5", "weight=0.5", "iterations=100", "class=interactive"; needs at least one of them. An error states the
+/// range.
 Result<Assignments> parse_assignments(const std::vector<std::string_view>& words);
 
 SetJob set_job(const JobReference& job, const Assignments& wanted);

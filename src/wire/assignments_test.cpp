@@ -22,14 +22,17 @@ TEST(Assignments, WhatMakesNoSenseIsRefusedWithTheRange) {
         std::vector<std::string_view> words;
         std::string_view says;
     } rows[] = {
-        {{}, "nothing to set: give priority=N, weight=X or iterations=N"},
-        {{"colour=red"}, "cannot set 'colour'; only priority, weight and iterations can be set"},
-        {{"colour"}, "cannot set 'colour'; only priority, weight and iterations can be set"},
+        {{}, "nothing to set: give priority=N, weight=X, iterations=N or class=batch|interactive"},
+        {{"colour=red"}, "cannot set 'colour'; only priority, weight, iterations and class can be set"},
+        {{"colour"}, "cannot set 'colour'; only priority, weight, iterations and class can be set"},
         {{"weight"}, "'weight' is not NAME=NUMBER"},
         {{"weight=red"}, "'weight=red' is not NAME=NUMBER"},
         {{"weight=0"}, "weight must be from 0.000001 to 1000000"},
         {{"weight=1e-300"}, "weight must be from 0.000001 to 1000000"},
-        {{"priority=1", "priority=0.5"}, "priority must be a whole number from -1000000 to 1000000"},
+        {{"priority=0.5"}, "priority must be a whole number from -1000000 to 1000000"},
+        {{"priority=1", "priority=2"}, "'priority' is set twice"},
+        {{"class=eager"}, "class must be batch or interactive"},
+        {{"class"}, "class must be batch or interactive"},
         {{"priority=1000001"}, "priority must be a whole number from -1000000 to 1000000"},
         {{"iterations=-5"}, "iterations must be a whole number from 0 (unknown) to 1000000000000000"},
     };
@@ -42,7 +45,10 @@ TEST(Assignments, WhatMakesNoSenseIsRefusedWithTheRange) {
 
 TEST(Assignments, TravelInAMessage) {
     for (const std::vector<std::string_view>& words :
-         {std::vector<std::string_view>{"priority=-5", "weight=0.5", "iterations=100"}, {"weight=2"}, {"iterations=0"}}) {
+         {std::vector<std::string_view>{"priority=-5", "weight=0.5", "iterations=100"},
+          {"weight=2"},
+          {"iterations=0"},
+          {"class=interactive"}}) {
         const Assignments wanted = parse_assignments(words).value();
         const Result<Assignments> arrived = assignments_in(set_job({3, {}}, wanted));
         ASSERT_TRUE(arrived) << arrived.error();
@@ -58,7 +64,7 @@ TEST(Assignments, AMessageIsNotBelieved) {
         return wanted ? "" : wanted.error();
     };
     SetJob message;
-    EXPECT_EQ(refusal(message), "nothing to set: give priority=N, weight=X or iterations=N");
+    EXPECT_EQ(refusal(message), "nothing to set: give priority=N, weight=X, iterations=N or class=batch|interactive");
     message.fields = SetJob::kPriority | SetJob::kWeight | SetJob::kIterations;
     EXPECT_EQ(refusal(message), "");
     for (const std::int32_t priority : {kPriorityMax + 1, -kPriorityMax - 1, std::numeric_limits<std::int32_t>::min()}) {

@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 4;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -40,9 +40,11 @@ struct Text {
 struct Attach {
     static constexpr std::uint16_t kType = 1;
     enum Flag : std::uint32_t {
-        kUnpageable = 1,  ///< several threads use the device
-        kProfiled = 2,    ///< P and T are known (the client attaches again after the service was gone)
-        kResident = 4,    ///< its P is on the device
+        kUnpageable = 1,   ///< several threads use the device
+        kProfiled = 2,     ///< P and T are known (the client attaches again after the service was gone)
+        kResident = 4,     ///< its P is on the device
+        kInteractive = 8,  ///< its class; else batch
+        kClassSaid = 16,   ///< ... by its user; else it was found, or is not known yet
     };
     std::uint32_t flags = 0;
     std::uint32_t job = 0;  ///< the number from `salus run`; 0: started without it
@@ -83,6 +85,12 @@ struct Need {
 };
 struct Leave {
     static constexpr std::uint16_t kType = 8;
+};
+/// The client's class, as its behaviour shows it.
+struct Class {
+    static constexpr std::uint16_t kType = 9;
+    std::uint16_t interactive = 0;
+    std::uint16_t reason = 0;  ///< a ClassReason
 };
 
 // ------------------------------------------------------------------------------------------------- service to client
@@ -230,12 +238,13 @@ struct KillJob {
 /// Only the fields that `fields` names count. wire/assignments.h reads and writes them.
 struct SetJob {
     static constexpr std::uint16_t kType = 58;
-    enum Field : std::uint32_t { kPriority = 1, kWeight = 2, kIterations = 4 };
+    enum Field : std::uint32_t { kPriority = 1, kWeight = 2, kIterations = 4, kClass = 8 };
     JobReference job;
     std::uint32_t fields = 0;
     std::int32_t priority = 0;
     double weight = 1;
     std::uint64_t iterations = 0;  ///< 0: not known
+    std::uint32_t interactive = 0;
 };
 /// Descriptor: a file with the answer, as JSON, or with one line that says why not.
 struct Answer {
@@ -244,7 +253,7 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Welcome, Sorry,
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, Welcome, Sorry,
                              LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Refuse, Run,
                              Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace, StopService,
                              PauseJob, ResumeJob, KillJob, SetJob, Answer>;

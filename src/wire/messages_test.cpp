@@ -30,6 +30,7 @@ auto fields(const Unpageable& m) { return std::tuple(m.for_good); }
 auto fields(const Observe& m) { return std::tuple(m.persistent); }
 auto fields(const Need& m) { return std::tuple(m.number, m.persistent, m.ephemeral); }
 auto fields(const Leave&) { return std::tuple(); }
+auto fields(const Class& m) { return std::tuple(m.interactive, m.reason); }
 auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
 auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
 auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
@@ -57,7 +58,7 @@ auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.nam
 auto fields(const ResumeJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const KillJob& m) { return std::tuple(m.job.number, shown(m.job.name), m.at_once); }
 auto fields(const SetJob& m) {
-    return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations);
+    return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations, m.interactive);
 }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
@@ -92,6 +93,7 @@ std::vector<Message> examples() {
             Observe{kLarge},
             Need{7, kLarge, kLarge + 1},
             Leave{},
+            Class{1, 7},
             Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
             Sorry{Text<256>("another user's")},
             LanePieces{3, 4},
@@ -116,7 +118,7 @@ std::vector<Message> examples() {
             PauseJob{job},
             ResumeJob{job},
             KillJob{job, 1},
-            SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge},
+            SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge, 1},
             Answer{1, kLarge}};
 }
 

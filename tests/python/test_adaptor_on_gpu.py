@@ -61,6 +61,12 @@ class Client:
     def end(self):
         pass
 
+    def answer(self):
+        pass
+
+    def fetched(self):
+        pass
+
     def leave(self):
         pass
 

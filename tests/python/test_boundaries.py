@@ -50,6 +50,7 @@ class Device:
         self.calls = []
         self.held = False
         self.counted = 0
+        self.answered = 0
         self.kinds = []
         self.fails = None
 
@@ -70,6 +71,10 @@ class Device:
         self.calls.append(")")
         self.held = False
         self.counted += 1
+
+    def answer(self):
+        self.end()
+        self.answered += 1
 
     def leave(self):
         if self.held:  # else: it may be left once too often, after begin() has raised
@@ -207,6 +212,27 @@ class Tables(unittest.TestCase):
             "m. ( ] n. ( ] m. ( ] n. ( ] finish 4",
         )
         self.rows({"O": "m"}, "+O m ( b O )", "m.- ( ) m.- ( ) +O m ( b O )", "m ( ] +O m ( b O )")
+
+    def test_which_iterations_were_answers(self):
+        device = Device()
+        script = Script(lambda model: iter(model.own))
+        boundaries = Boundaries(device, script)
+        model = Model()
+        model.training = False
+        for _ in range(2):
+            boundaries.call_begins(model, False)
+            boundaries.call_ends()
+        self.assertEqual((device.counted, device.answered), (2, 2))
+        model.training = True
+        optimizer = Optimizer(model.own)
+        script.changed(optimizer)
+        boundaries.call_begins(model, True)
+        boundaries.call_ends()
+        boundaries.backward_begins()
+        boundaries.backward_ends()
+        boundaries.step_begins(optimizer)
+        boundaries.step_ends(optimizer)
+        self.assertEqual((device.counted, device.answered), (3, 2))
 
     def test_teachers(self):
         self.rows(
