@@ -86,6 +86,10 @@ class _Adaptor:
         if self._client is not None:
             self._client.answer()
 
+    def doubt(self):
+        if self._client is not None:
+            self._client.doubt()
+
     def leave(self):
         if self._client is not None:
             self._client.leave()
@@ -229,8 +233,8 @@ class _AdaptorOnGpu(_Adaptor):
             return False
         # Call the client directly while there are no other threads to watch.
         client = self._client
-        self.end, self.answer, self.leave, self.count = client.end, client.answer, client.leave, client.count
-        self.join, self.fetched = client.join, client.fetched
+        for name in ("end", "answer", "doubt", "leave", "count", "join", "fetched"):
+            setattr(self, name, getattr(client, name))
         self._threads_changed(self._threads.others)
         return True
 

@@ -6,6 +6,7 @@ device go out:
  - join(kind) enters the iteration of a thread that waits for this one
  - end() is a boundary after a whole iteration
  - answer() is the same after one that was a forward pass and no more: inference
+ - doubt() is a boundary after a call that was perhaps one
  - leave() is a boundary that ends no iteration
  - count() adds iterations that were not counted at their boundary
 
@@ -439,7 +440,7 @@ class Boundaries:
         if until != _RETURN:
             self._forget_work()
         if not counts:
-            self._device.leave()
+            (self._device.doubt if until == _RETURN else self._device.leave)()
         elif until in (_RETURN, _PREAMBLE):
             self._device.answer()
         else:

@@ -64,6 +64,7 @@ class Attachment:
         leave_after = self._library.salus_leave_after
         self.end = functools.partial(leave_after, self._client, 1, _TRAINING)  # a boundary that ends an iteration
         self.answer = functools.partial(leave_after, self._client, 1, _ANSWER)  # ... which was a forward pass and no more
+        self.doubt = functools.partial(leave_after, self._client, 0, _ANSWER)
         self.leave = functools.partial(self._library.salus_leave, self._client, 0)  # a boundary that does not end one
         self.fetched = functools.partial(self._library.salus_fetched, self._client)
 

@@ -13,7 +13,7 @@ void Behaviour::trained(Instant now) {
 }
 
 void Behaviour::answered(const Pause& before, Instant now) {
-    if (before.length < kPauseLeast) {
+    if (before.length < kPauseLeast || !before.slept) {
         const bool is_judged = found_.interactive || pauses_ > 0;
         if (is_judged && now - waited_at_ >= kPatience) found_ = {false, ClassReason::kNoPauses};
         return;

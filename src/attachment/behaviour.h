@@ -27,6 +27,7 @@ public:
         Duration length;
         Duration cpu;          ///< processor time of the process in it
         bool fetched = false;  ///< data was fetched in it
+        bool slept = true;     ///< else the thread only had to wait for a processor
     };
 
     /// An iteration that trained something has ended.

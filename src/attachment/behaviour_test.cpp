@@ -50,6 +50,14 @@ TEST_F(BehaviourTest, CallsThatFollowEachOtherAreBatch) {
     EXPECT_FALSE(is_interactive());
 }
 
+TEST_F(BehaviourTest, WhoHasToWaitForAProcessorDoesNotWaitForSomebody) {
+    for (int i = 0; i < 50; ++i) {
+        now_ = now_ + milliseconds(30);
+        behaviour_.answered({.length = milliseconds(25), .cpu = {}, .slept = false}, now_);
+    }
+    EXPECT_FALSE(is_interactive());
+}
+
 TEST_F(BehaviourTest, ATrainingAndItsValidationAreBatch) {
     for (int epoch = 0; epoch < 5; ++epoch) {
         for (int i = 0; i < 20; ++i) train();

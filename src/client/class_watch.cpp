@@ -2,6 +2,7 @@
 
 #include "os/clock.h"
 #include "os/process.h"
+#include "os/thread.h"
 
 namespace salus::client {
 namespace {
@@ -36,6 +37,8 @@ std::optional<ClientClass> ClassWatch::answered() {
     pause_.reset();
     ended_ = now;
     cpu_ = os::cpu_time();
+    thread_ = os::this_thread();
+    sleeps_ = os::sleeps_of_this_thread();
     fetches_seen_ = fetches_.load(std::memory_order_relaxed);
     return news(before);
 }
@@ -45,6 +48,7 @@ void ClassWatch::note_pause(bool nobody_inside) {
     if (!nobody_inside || pause_) return;
     pause_ = attachment::Behaviour::Pause{.length = os::now() - ended_, .cpu = os::cpu_time() - cpu_};
     if (pause_->length < attachment::Behaviour::kPauseLeast) return;
+    pause_->slept = thread_ != os::this_thread() || sleeps_ != os::sleeps_of_this_thread();
     const std::uint64_t storage = os::bytes_read_from_storage();
     pause_->fetched = fetches_.load(std::memory_order_relaxed) != fetches_seen_ || storage >= storage_seen_ + kFetchLeast;
     storage_seen_ = storage;

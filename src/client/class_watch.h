@@ -40,6 +40,8 @@ private:
     std::optional<attachment::Behaviour::Pause> pause_;  ///< before the calls in progress
     Instant ended_{};                                    ///< when the last call ended, and what had been used until then
     Duration cpu_;
+    int thread_ = 0;  ///< that ended it, and how often it had slept
+    std::uint64_t sleeps_ = 0;
     std::uint64_t fetches_seen_ = 0;
     std::uint64_t storage_seen_ = 0;  ///< bytes read from storage
 };

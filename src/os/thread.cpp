@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -25,6 +26,12 @@ std::uint64_t cpu_ns_of_thread(int thread) {
 }
 
 /// Without an allocation: it is asked every millisecond inside other people's processes.
+std::uint64_t sleeps_of_this_thread() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return static_cast<std::uint64_t>(usage.ru_nvcsw);
+}
+
 bool thread_runs(int thread) {
     char path[48];
     std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);

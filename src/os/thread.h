@@ -11,6 +11,8 @@ namespace salus::os {
 int this_thread();
 /// Processor time of a thread of this process; 0 if the thread has ended.
 std::uint64_t cpu_ns_of_thread(int thread);
+/// How often the calling thread has waited for something other than a processor.
+std::uint64_t sleeps_of_this_thread();
 /// The thread is on a processor, or waits for one.
 bool thread_runs(int thread);
 /// Number of threads of this process. Nothing if the kernel does not tell.

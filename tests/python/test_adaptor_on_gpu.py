@@ -64,6 +64,9 @@ class Client:
     def answer(self):
         pass
 
+    def doubt(self):
+        pass
+
     def fetched(self):
         pass
 
