@@ -210,7 +210,8 @@ class Service(Plain):
         self._run = tempfile.mkdtemp(prefix="salus-")
         self.state = os.path.join(self._run, "state")
         self._command = [SALUS + "d", "--config", "/dev/null", "--socket", os.path.join(self._run, "socket"),
-                         "--state", self.state, "--lanes", str(lanes), "--policy", policy]
+                         "--state", self.state, "--policy", policy]
+        self._command += ["--lanes", str(lanes)] if lanes else []  # else as it comes
         self._command += ["--device", "cuda", "--mps", mps] if device == "cuda" else ["--device", "host"]
         self._command += options
 
