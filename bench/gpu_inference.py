@@ -84,7 +84,7 @@ def inference(bench):
             continue
         against = "-"
         if base and rounds.get(base):
-            ratio = [statistics.median(f[key] for f in rounds[name]) / statistics.median(f[key] for f in rounds[base])
+            ratio = [statistics.median(f[key] for f in rounds[name]) / (statistics.median(f[key] for f in rounds[base]) or 1)
                      for key in ("mean", "p99", "up_s", "memory_mib")]
             against = "%.2f %.2f of %s; up %.2f, memory %.2f" % (*ratio[:2], base, *ratio[2:])
         rows.append([name, _median(rounds[name], "mean"), _median(rounds[name], "p50"), _median(rounds[name], "p99"),

@@ -276,6 +276,7 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter, Way way) {
     for (Client* client : clients_.all()) {
         const bool can_go = may_evict(*client) || is_back_soon(*client);
         if (client == &waiter || !can_go || client->stalled || client->facts.id == profiling_) continue;
+        if (profiles_now(client)) continue;  // for one iteration
         charge_time(*client);
         residents.push_back(client);
     }

@@ -62,6 +62,40 @@ TEST_F(ClassTest, AProfilingTurnDoesNotHoldItUp) {
     EXPECT_TRUE(rig.runs(newcomer));
 }
 
+TEST_F(ClassTest, ACrowdThatIsInteractiveProfilesAtOnce) {
+    ClassRig rig("fair");
+    const ClientId training = rig.enter();
+    for (int i = 0; i < 4; ++i) {
+        const ClientId server = rig.enter({.profiled = false, .interactive = true});
+        EXPECT_EQ(rig.turns(), fmt::format("grant {} private; yield {}", letter(server), letter(server)));
+    }
+    EXPECT_TRUE(rig.runs(training)) << "nobody has to wait for them";
+}
+
+TEST_F(ClassTest, OnADeviceWithContextsEveryNewcomerDoes) {
+    EngineOptions options = small_device();
+    options.context = mebibytes(10);
+    ClassRig rig("fair", options);
+    const ClientId training = rig.enter();
+    const ClientId first = rig.enter({.profiled = false});
+    const ClientId second = rig.enter({.profiled = false});
+    EXPECT_TRUE(rig.runs(training) && rig.runs(first) && rig.runs(second));
+}
+
+TEST_F(ClassTest, OfNewcomersThatNeedMoreOneHasTheDeviceToItself) {
+    ClassRig rig("fair");
+    const ClientId first = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    const ClientId second = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    ASSERT_TRUE(rig.runs(first) && rig.runs(second));
+    rig.need(first, 900, 0);
+    EXPECT_EQ(rig.memory(), "room A 900");
+    rig.need(second, 500, 0);
+    EXPECT_EQ(rig.memory(), "") << "it waits for the first one's end";
+    rig.demand(first, 100, 100);
+    rig.boundary(first);
+    EXPECT_NE(rig.memory().find("room B 500"), std::string::npos) << rig.memory();
+}
+
 TEST_F(ClassTest, WhereMemoryIsShortInteractiveClientsShareALane) {
     ClassRig rig("fair");
     const ClientId training = rig.enter({.ephemeral_mib = 600});

@@ -92,6 +92,10 @@ public:
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
 private:
+    // So many newcomers may profile beside each other, and each gets this part of the capacity.
+    static constexpr std::ptrdiff_t kProfileBeside = 8;
+    static constexpr std::int64_t kShareBeside = 64;
+
     friend class Saboteur;  // breaks the engine for the swarm's canaries: sim/saboteur.h
 
     /// Which clients the state of the residents keeps from the device.
@@ -148,7 +152,9 @@ private:
     bool profiler_has_device() const;
     Client* next_to_profile();
     bool may_profile_now(const Client& newcomer, Barred barred);
-    void start_profiling_turn(Client& client);
+    void profile_beside();
+    static bool profiles_now(const Client* client);
+    void start_profiling_turn(Client& client, Bytes room);
     void end_profiling_turn(Client& client);
     void move_turn(Client& client, Turn to);
     void grant(Lane& lane, Client& client);
@@ -179,6 +185,7 @@ private:
     void balance();
     void apply_demand(Client& client);
     void repay_debts();
+    void choose_profiler();
     void serve_stalled();
     bool is_boundary_coming() const;
     Bytes missing(const Client& client) const;
@@ -257,7 +264,7 @@ private:
     std::size_t unprofiled_ = 0;
     ClientId last_granted_ = kNoClient;
     ClientId reserved_for_ = kNoClient;
-    ClientId profiling_ = kNoClient;  ///< holds, or gathers the lanes for, a profiling turn
+    ClientId profiling_ = kNoClient;  ///< holds, or gathers the lanes for, a profiling turn that has the device to itself
 };
 
 }  // namespace salus

@@ -250,9 +250,20 @@ bool Engine::is_boundary_coming() const {
            });
 }
 
+/// Of newcomers that need more in their profiling turn, one has the device to itself. See Note [Profiling turns].
+void Engine::choose_profiler() {
+    if (profiling_ != kNoClient && profiles_now(&clients_.at(profiling_))) return;
+    for (const Client* client : clients_.all()) {
+        if (!client->stalled || !profiles_now(client)) continue;
+        profiling_ = client->facts.id;
+        return;
+    }
+}
+
 void Engine::serve_stalled() {
+    choose_profiler();
     for (Client* client : clients_.all()) {
-        if (!client->stalled) continue;
+        if (!client->stalled || (profiles_now(client) && client->facts.id != profiling_)) continue;
         Bytes amount = missing(*client);
         if (amount > ledger_.free()) {
             lend_lanes(amount, *client);
@@ -332,6 +343,12 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
 /// See Note [Nobody deadlocks on memory].
 void Engine::deny_if_stuck() {
     if (ledger_.coming() > Bytes{}) return;
+    for (const Client* client : clients_.all()) {  // a newcomer that waits for the other newcomer's turn to end
+        if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
+        if (missing(*client) > ledger_.free()) continue;
+        profiling_ = client->facts.id;
+        return serve_stalled();
+    }
     Client* last = nullptr;
     bool another_wants = false;
     bool another_is_between = false;  // it may return and be paged, or end

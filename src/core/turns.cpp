@@ -13,6 +13,10 @@ namespace salus {
 // its demand can be met by lending it the lanes' memory and, if necessary, by paging. A profiling turn is one iteration.
 // While the lanes are being gathered, nothing is granted. A stopped or stalled holder is not waited for: it may never reach
 // its boundary.
+// On a GPU, a crowd of newcomers would profile one by one, each with seconds of setting up libraries. So where half of the
+// device is free, a newcomer profiles beside the others: it gets a small part of that memory, and nobody has to wait for it.
+// If it needs more, its turn becomes one that has the device to itself. There is only one such turn at a time: others that
+// need more wait for its end, and hold little.
 
 // Note [Beside]
 // Lanes are memory; who may run at once is another decision. Batch clients take turns. An interactive client waits for no
@@ -27,6 +31,7 @@ void Engine::dispatch() {
     for (Lane& lane : lanes_.all()) {
         if (lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
+    if (unprofiled_ > 0) profile_beside();
     if (unprofiled_ > 0 && dispatch_profiling()) return;
     if (policy_->info.exclusive) return dispatch_exclusive();
     if (options_.lanes_max > 0) return dispatch_capped();
@@ -203,8 +208,8 @@ void Engine::release_lane(Client& client) {
         boundary_awaited_ = false;
         memory_changed_ = true;
     }
-    if (profiling_ == client.facts.id) {
-        profiling_ = kNoClient;
+    if (client.lane == kNoLane) {
+        if (profiling_ == client.facts.id) profiling_ = kNoClient;
         return;
     }
     Lane& lane = lanes_.at(client.lane);
@@ -215,7 +220,7 @@ void Engine::release_lane(Client& client) {
 
 /// The grant is back, at a boundary, and the client is parked.
 void Engine::give_back(Client& client) {
-    const bool profiled_in_this_turn = profiling_ == client.facts.id;
+    const bool profiled_in_this_turn = client.lane == kNoLane;
     client.yield_asked = false;
     move_turn(client, Turn::kParked);
     release_lane(client);
@@ -361,8 +366,22 @@ bool Engine::dispatch_profiling() {
     for (const Lane& lane : lanes_.all()) {
         if (!lane.beside && lane.holder != kNoClient) ask_yield(clients_.at(lane.holder));
     }
-    if (running_lanes() == 0) start_profiling_turn(*client);
+    if (running_lanes() == 0) start_profiling_turn(*client, ledger_.free());
     return true;
+}
+
+/// Lets newcomers profile at once, without the lanes, while there is room for each.
+void Engine::profile_beside() {
+    if (profiling_ != kNoClient || ledger_.in_debt()) return;
+    const Bytes share{ledger_.capacity().count / kShareBeside};
+    for (Client* client = next_to_profile(); client; client = next_to_profile()) {
+        const bool may = client->facts.interactive || (options_.context > Bytes{} && !policy_->info.exclusive);
+        if (!may || ledger_.free().count * 2 < ledger_.capacity().count) return;
+        if (std::ranges::count_if(clients_.all(), profiles_now) >= kProfileBeside) return;
+        const Bytes has = std::max(client->facts.persistent - client->reserved(), Bytes{});
+        if (client->facts.persistent > share || ledger_.free() < has + share) return;
+        start_profiling_turn(*client, has + share);
+    }
 }
 
 /// A profiling turn is in progress, and is neither stopped nor waiting for memory that others must free by running.
@@ -391,6 +410,8 @@ Client* Engine::next_to_profile() {
     return found == newcomers.end() ? nullptr : *found;
 }
 
+bool Engine::profiles_now(const Client* client) { return client->holds() && client->lane == kNoLane; }
+
 bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;
     if (newcomer.residency() != Residency::kAbsent && newcomer.residency() != Residency::kResident) return false;
@@ -404,9 +425,9 @@ bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     });
 }
 
-void Engine::start_profiling_turn(Client& client) {
+void Engine::start_profiling_turn(Client& client, Bytes room) {
     if (client.residency() == Residency::kAbsent) client.move_residency(Residency::kResident, now_);
-    set_reserved(client, client.reserved() + ledger_.free());
+    set_reserved(client, client.reserved() + room);
     move_turn(client, Turn::kRunning);
     ++statistics_.turns;
     ++statistics_.switches;

@@ -168,7 +168,8 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     const Engine& engine = s.engine();
     std::size_t running = 0;
     for (const Client* client : engine.clients()) {
-        if (client->holds() && !client->stopped && !client->stalled && !is_beside(s, *client)) ++running;
+        const bool runs = client->holds() && !client->stopped && !client->stalled;
+        if (runs && client->lane != kNoLane && !is_beside(s, *client)) ++running;
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
     const unsigned lanes_max = s.options().engine.lanes_max;
@@ -187,7 +188,10 @@ void Checkers::check_work_conservation(const Simulation& s) const {
 void Checkers::check_classes(const Simulation& s) {
     const Engine& engine = s.engine();
     const bool any_stalled = std::ranges::any_of(engine.clients(), [](const Client* c) { return c->stalled; });
-    const bool unsettled = any_stalled || engine.profiling() != kNoClient || engine.reserved_for() != kNoClient;
+    const bool any_newcomer =
+        std::ranges::any_of(engine.clients(), [](const Client* c) { return !c->profiled && c->wants(); });
+    const bool unsettled =
+        any_stalled || any_newcomer || engine.profiling() != kNoClient || engine.reserved_for() != kNoClient;
     bool anybody_could_move = false;
     for (const Client* client : engine.clients()) {
         if (client->lane == kNoLane || client->holds()) continue;
