@@ -22,14 +22,13 @@ history::Record failed() {
 }
 
 TEST(FormatHistory, AlignsItsColumns) {
-    EXPECT_EQ(
-        format_history({resnet_record(), failed()}, 1000),
-        "COMMAND                                                      RUNS  ITERATIONS  ITERATION        P        T    "
-        "TOOK  ENDED\n"
-        "python train.py                                                 3         500    32.4 ms  400 MiB  5.0 GiB  "
-        "19.0 s  1m 40s ago\n"
-        "python -c 'a?b' xxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx --lr 0.1     1           -          -        -        -   "
-        "0.2 s  15m 00s ago, status 137\n");
+    EXPECT_EQ(format_history({resnet_record(), failed()}, 1000),
+              "COMMAND                                                      RUNS  ITERATIONS  ITERATION        P        T  "
+              "CLASS    TOOK  ENDED\n"
+              "python train.py                                                 3         500    32.4 ms  400 MiB  5.0 GiB  "
+              "batch  19.0 s  1m 40s ago\n"
+              "python -c 'a?b' xxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx --lr 0.1     1           -          -        -        -  "
+              "batch   0.2 s  15m 00s ago, status 137\n");
     EXPECT_EQ(format_history({}, 1000), "no history\n");
     EXPECT_NE(format_history({resnet_record()}, 0).find("0.0 s ago"), std::string::npos) << "the clock was set back";
 }

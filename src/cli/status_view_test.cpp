@@ -92,14 +92,25 @@ Status status_of(std::vector<JobStatus> jobs) {
 // ---------------------------------------------------------------------------------------------------------------- ps
 
 TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
-    EXPECT_EQ(
-        format_ps(status_of({resnet(), waiting_vae(), starting()})),
-        "JOB  NAME      STATE     LANE  ITERATIONS   IT/S    LEFT  SHARE        P        T  WAITED   PID  WHY\n"
-        "  3  resnet50  running      1      12/100  0.600  2m 27s   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
-        "  4  vae       waiting      1          12  0.600       -   25 %  512 MiB  6.0 GiB  2m 10s  4242  waits for its "
-        "turn, after resnet50 (job 3), for 12 s\n"
-        " 12  late      starting     -           -      -       -      -        -        -       -     7  has not asked for "
-        "the device yet\n");
+    EXPECT_EQ(format_ps(status_of({resnet(), waiting_vae(), starting()})),
+              "JOB  NAME      CLASS  STATE     LANE  ITERATIONS   IT/S    LEFT  SHARE        P        T  WAITED   PID  WHY\n"
+              "  3  resnet50  batch  running      1      12/100  0.600  2m 27s   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
+              "  4  vae       batch  waiting      1          12  0.600       -   25 %  512 MiB  6.0 GiB  2m 10s  4242  "
+              "waits for its "
+              "turn, after resnet50 (job 3), for 12 s\n"
+              " 12  late      -      starting     -           -      -       -      -        -        -       -     7  has "
+              "not asked for "
+              "the device yet\n");
+}
+
+TEST(FormatPs, SaysWhyAClientHasItsClass) {
+    JobStatus server = resnet();
+    server.activity->interactive = server.activity->beside = true;
+    server.activity->class_reason = "it waits between its calls";
+    EXPECT_NE(format_ps(status_of({server})).find("interactive: it waits between its calls\n"), std::string::npos);
+    server.activity->beside = false;
+    EXPECT_NE(format_ps(status_of({server})).find("takes turns: there is no memory to run beside the others\n"),
+              std::string::npos);
 }
 
 TEST(FormatPs, MarksALengthThatIsFromAnEarlierRun) {
@@ -129,8 +140,8 @@ TEST(FormatPs, ColumnsStayAlignedBesideWideNames) {
     accented.name = "é";
     const std::string text = format_ps(status_of({wide, accented}));
     const auto lines = split(text, '\n');
-    EXPECT_EQ(width_of(lines[1].substr(0, lines[1].find("running"))), 11);
-    EXPECT_EQ(width_of(lines[2].substr(0, lines[2].find("running"))), 11);
+    EXPECT_EQ(width_of(lines[1].substr(0, lines[1].find("running"))), 18);
+    EXPECT_EQ(width_of(lines[2].substr(0, lines[2].find("running"))), 18);
 }
 
 // A service that is a little older or newer than we are.
