@@ -91,17 +91,18 @@ def frameworks(bench):
         say("frameworks: no C++ program: %s" % error)
         kinds = tuple(kind for kind in KINDS if kind != "cuda")
     alone, failures = {}, 0
-    for kind in (*kinds, "resnet"):
+    cases = [(kind,) * count for kind in kinds for count in (1, 2, 4)]
+    cases += [mix for mix in MIXES if all(kind in (*kinds, "resnet") for kind in mix)]
+    cases = {" + ".join(case) if len(set(case)) > 1 else "%d %s" % (len(case), case[0]): case for case in cases}
+    cases = {name: case for name, case in cases.items() if bench.wants(name)}
+    for kind in sorted({kind for case in cases.values() for kind in case}):
         found = _together(bench, kind + " alone", (kind,), Plain(bench.place))
         if found:
             alone[kind] = found[0][0]
             say("frameworks: %s alone: %s" % (kind, alone[kind]))
-    cases = [(kind,) * count for kind in kinds for count in (1, 2, 4)]
-    cases += [mix for mix in MIXES if all(kind in alone for kind in mix)]
     rows = [["", "share of each, times n", "sum", "share of the time, times n", "results", "first kernel s (alone)", "memory MiB"]]
-    for case in cases:
-        name = " + ".join(case) if len(set(case)) > 1 else "%d %s" % (len(case), case[0])
-        if case[0] not in alone or not bench.wants(name):
+    for name, case in cases.items():
+        if not all(kind in alone for kind in case) or not bench.wants(name):
             continue
         found = _together(bench, name, case, bench.service(options=["--capacity", "%dMiB" % CAPACITY_MIB]))
         if not found:

@@ -23,7 +23,7 @@ def _ways(bench):
     ways["Salus"] = lambda: bench.service(lanes=None)
     if not bench.tiny:
         ways["Salus with MPS"] = lambda: bench.service(lanes=None, mps="on")
-    return {name: way for name, way in ways.items() if bench.wants(name)}
+    return {name: way for name, way in ways.items() if not bench.ways or name in bench.ways}
 
 
 def _answers(bench, way, name, model, go, rate, seed):

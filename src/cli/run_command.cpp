@@ -57,6 +57,8 @@ constexpr Duration kTryAgain = milliseconds(250);
 constexpr Duration kTellAfter = seconds(2);
 /// How long the service may take to record the end of the job.
 constexpr Duration kEndPatience = seconds(1);
+/// How long a job in the background may take to tell the service that it is there.
+constexpr Duration kAnnouncePatience = seconds(5);
 /// How often a lost service is started again, and the delay before each try, until its job continues without sharing.
 constexpr int kTries = 5;
 constexpr Duration kComeBackAfter = milliseconds(500);
@@ -184,9 +186,15 @@ private:
         if (!log) throw Failure{log.error()};
         log_ = log.value().path;
         const int output = log.value().file.get();
+        auto announced = os::make_signal_pair();
         const pid_t child = ::fork();
         if (child < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child > 0) {
+            // Until then our own connection keeps the job known: whoever looks next must find it.
+            if (announced) {
+                announced->first.reset();
+                os::readable_within(announced->second.get(), kAnnouncePatience);
+            }
             fmt::print("job {} ({}) runs in the background; its output is in {}\n", job_, printable(arguments_.name), log_);
             return false;
         }
@@ -196,6 +204,7 @@ private:
         os::put_at(output, STDERR_FILENO);
         waits_ = false;  // no service was lost
         announce();      // again, from the process that stays
+        if (announced) os::signal_through(announced->first.get());
         return true;
     }
 

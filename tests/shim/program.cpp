@@ -189,6 +189,7 @@ int main(int argc, char** argv) {
         return 4;
     }
     DO(cuMemsetD8_v2(memory, 0, 4096));
+    DO(cuCtxSynchronize());  // streams that do not wait for the default stream may be used below
     std::vector<Handle> queues{nullptr};
     for (long i = 1; i < streams; ++i) {
         queues.push_back(nullptr);
