@@ -21,7 +21,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/service_link.h"
+#include "os/process.h"
 #include "os/socket.h"
 
 namespace salus::test {
@@ -119,14 +121,34 @@ public:
                ended.si_pid == 0;
     }
 
+    /// Kills it and what it has started.
     void end() {
         if (pid_ <= 0) return;
+        const std::vector<pid_t> below = descendants_of(pid_);
         ::kill(pid_, SIGKILL);
+        for (const pid_t pid : below) ::kill(pid, SIGKILL);
         ::waitpid(pid_, nullptr, 0);
         pid_ = -1;
     }
 
 private:
+    static std::vector<pid_t> descendants_of(pid_t pid) {
+        std::vector<pid_t> found = {pid};
+        std::error_code error;
+        std::vector<std::pair<pid_t, pid_t>> parents;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+            const auto process = parse_integer(entry.path().filename().string());
+            if (process) parents.emplace_back(static_cast<pid_t>(*process), os::parent_of(static_cast<int>(*process)));
+        }
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            for (const auto& [child, parent] : parents) {
+                if (parent == found[i]) found.push_back(child);
+            }
+        }
+        found.erase(found.begin());
+        return found;
+    }
+
     pid_t pid_ = -1;
     std::string output_;
 };

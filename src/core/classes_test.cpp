@@ -96,6 +96,21 @@ TEST_F(ClassTest, OfNewcomersThatNeedMoreOneHasTheDeviceToItself) {
     EXPECT_NE(rig.memory().find("room B 500"), std::string::npos) << rig.memory();
 }
 
+TEST_F(ClassTest, NewcomersThatGrowStepByStepTakeTurnsAtThat) {
+    ClassRig rig("fair");
+    const ClientId first = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    const ClientId second = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    rig.need(first, 50, 0);
+    rig.need(second, 50, 0);
+    for (std::int64_t mib = 100; mib <= 900; mib += 50) {
+        rig.need(first, mib, 0);
+        EXPECT_EQ(rig.memory(), fmt::format("room A {}", mib)) << "the second one has not taken any of it";
+    }
+    rig.demand(first, 100, 100);
+    rig.boundary(first);
+    EXPECT_NE(rig.memory().find("room B 50"), std::string::npos) << rig.memory();
+}
+
 TEST_F(ClassTest, WhereMemoryIsShortInteractiveClientsShareALane) {
     ClassRig rig("fair");
     const ClientId training = rig.enter({.ephemeral_mib = 600});

@@ -343,12 +343,6 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
 /// See Note [Nobody deadlocks on memory].
 void Engine::deny_if_stuck() {
     if (ledger_.coming() > Bytes{}) return;
-    for (const Client* client : clients_.all()) {  // a newcomer that waits for the other newcomer's turn to end
-        if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
-        if (missing(*client) > ledger_.free()) continue;
-        profiling_ = client->facts.id;
-        return serve_stalled();
-    }
     Client* last = nullptr;
     bool another_wants = false;
     bool another_is_between = false;  // it may return and be paged, or end
@@ -368,6 +362,13 @@ void Engine::deny_if_stuck() {
         if (client->lane != kNoLane && !client->mapped) return;
         if (client->wants()) another_wants = true;
         else if (client->on_device() && !client->stopped) another_is_between = true;
+    }
+    for (const Client* client :
+         clients_.all()) {  // a newcomer that waits for the end of another's turn, which does not come
+        if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
+        if (missing(*client) > ledger_.free()) continue;
+        profiling_ = client->facts.id;
+        return serve_stalled();
     }
     // The missing part of the device may come back, such as memory of jobs that a new service does not know yet.
     const bool nobody_waits = !another_wants && stalled_ < 2;
