@@ -43,7 +43,7 @@ std::optional<ClientClass> ClassWatch::answered() {
     return news(before);
 }
 
-void ClassWatch::note_pause(bool nobody_inside) {
+void ClassWatch::call_begins(bool nobody_inside) {
     const std::lock_guard lock(mutex_);
     if (!nobody_inside || pause_) return;
     pause_ = attachment::Behaviour::Pause{.length = os::now() - ended_, .cpu = os::cpu_time() - cpu_};

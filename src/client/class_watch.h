@@ -14,10 +14,10 @@ namespace salus::client {
 
 class ClassWatch {
 public:
+    /// Whether call_begins() has to be called.
+    bool watches() const { return watches_.load(std::memory_order_relaxed); }
     /// A thread is about to begin a call. `nobody_inside`: no other thread is in one.
-    void call_begins(bool nobody_inside) {
-        if (watches_.load(std::memory_order_relaxed)) note_pause(nobody_inside);
-    }
+    void call_begins(bool nobody_inside);
     /// The program has fetched data.
     void fetched() { fetches_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -28,7 +28,6 @@ public:
     ClientClass found();
 
 private:
-    void note_pause(bool nobody_inside);
     std::optional<ClientClass> news(const ClientClass& before) const;
 
     std::atomic<bool> watches_{false};

@@ -336,10 +336,10 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
         has_begun_ = true;
         take_turns_by_launches(false);  // it shows its iterations
     }
-    const auto is_outside = [](control::State state) {
-        return state == control::State::kIdle || state == control::State::kFree;
-    };
-    class_watch_.call_begins(is_outside(turns_->word().state));
+    if (class_watch_.watches()) {
+        const control::State state = turns_->word().state;
+        class_watch_.call_begins(state == control::State::kIdle || state == control::State::kFree);
+    }
     // Most begins still have the grant, and need no lock.
     const std::optional<Turns::Entry> at_once = turns_->try_begin();
     const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);

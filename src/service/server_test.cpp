@@ -518,6 +518,28 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 0.01);
 }
 
+TEST_F(ServerTest, AClientsClassIsWhatItShowsUnlessItsUserHasSaid) {
+    auto client = attach();
+    ASSERT_TRUE(client);
+    const auto tell = [&](bool interactive, ClassReason reason) {
+        client->say(wire::Class{static_cast<std::uint16_t>(interactive), static_cast<std::uint16_t>(reason)});
+        step();
+    };
+    const shell::Session& session = *shell().sessions().begin()->second;
+    const auto is_interactive = [&] { return shell().engine().find(session.id)->facts.interactive; };
+    EXPECT_EQ(session.client_class, ClientClass{});
+    tell(true, ClassReason::kWaits);
+    EXPECT_EQ(session.client_class, (ClientClass{true, ClassReason::kWaits}));
+    EXPECT_TRUE(is_interactive());
+    tell(false, ClassReason::kSaid);
+    EXPECT_EQ(session.client_class, (ClientClass{false, ClassReason::kUnknown})) << "a client cannot speak for its user";
+    EXPECT_EQ(answer(wire::set_job({session.job, {}}, {.interactive = true})), "{}");
+    EXPECT_TRUE(is_interactive());
+    tell(false, ClassReason::kTrains);
+    EXPECT_EQ(session.client_class, (ClientClass{true, ClassReason::kSaid}));
+    EXPECT_TRUE(is_interactive());
+}
+
 /// In these tests, this process is the job's runner. It blocks SIGTERM, and told() takes it.
 class KillTest : public RunHistoryTest {
 protected:

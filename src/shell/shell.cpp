@@ -309,8 +309,9 @@ bool Shell::message(Session& session, const wire::Message& message) {
                          Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
                          {static_cast<std::int64_t>(n->ephemeral)}});
     } else if (const auto* c = std::get_if<wire::Class>(&message)) {
-        const bool known = c->reason <= static_cast<std::uint16_t>(ClassReason::kWaits);
-        set_class(session, {c->interactive != 0, known ? static_cast<ClassReason>(c->reason) : ClassReason::kUnknown});
+        const auto reason = static_cast<ClassReason>(std::min<std::uint16_t>(c->reason, 255));
+        const bool found = reason >= ClassReason::kTrains && reason <= ClassReason::kWaits;
+        set_class(session, {c->interactive != 0, found ? reason : ClassReason::kUnknown});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.process.pid,
