@@ -111,6 +111,16 @@ TEST_F(ClassTest, NewcomersThatGrowStepByStepTakeTurnsAtThat) {
     EXPECT_NE(rig.memory().find("room B 50"), std::string::npos) << rig.memory();
 }
 
+TEST_F(ClassTest, NobodyWaitsForANewcomerThatIsStopped) {
+    ClassRig rig("fair");
+    const ClientId first = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    const ClientId second = rig.enter({.profiled = false, .persistent_mib = 0, .interactive = true});
+    rig.need(first, 200, 0);
+    rig.stop(first);
+    rig.need(second, 300, 0);
+    EXPECT_EQ(rig.memory(), "room B 300");
+}
+
 TEST_F(ClassTest, WhereMemoryIsShortInteractiveClientsShareALane) {
     ClassRig rig("fair");
     const ClientId training = rig.enter({.ephemeral_mib = 600});

@@ -252,9 +252,10 @@ bool Engine::is_boundary_coming() const {
 
 /// Of newcomers that need more in their profiling turn, one has the device to itself. See Note [Profiling turns].
 void Engine::choose_profiler() {
-    if (profiling_ != kNoClient && profiles_now(&clients_.at(profiling_))) return;
+    const Client* chosen = profiling_ == kNoClient ? nullptr : &clients_.at(profiling_);
+    if (chosen && profiles_now(chosen) && !chosen->stopped) return;  // one that is stopped is not waited for
     for (const Client* client : clients_.all()) {
-        if (!client->stalled || !profiles_now(client)) continue;
+        if (!client->stalled || !profiles_now(client) || client->stopped) continue;
         profiling_ = client->facts.id;
         return;
     }
