@@ -13,9 +13,10 @@ void Behaviour::trained(Instant now) {
 }
 
 void Behaviour::answered(const Pause& before, Instant now) {
+    if (waited_at_ == Instant{}) waited_at_ = now;  // its first call: patience begins
     if (before.length < kPauseLeast || !before.slept) {
-        const bool is_judged = found_.interactive || pauses_ > 0;
-        if (is_judged && now - waited_at_ >= kPatience) found_ = {false, ClassReason::kNoPauses};
+        const bool may_change = found_.interactive || found_.reason == ClassReason::kUnknown;
+        if (may_change && now - waited_at_ >= kPatience) found_ = {false, ClassReason::kNoPauses};
         return;
     }
     const bool waited = !before.fetched && before.cpu * 2 <= before.length;

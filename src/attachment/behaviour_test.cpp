@@ -50,6 +50,25 @@ TEST_F(BehaviourTest, CallsThatFollowEachOtherAreBatch) {
     EXPECT_FALSE(is_interactive());
 }
 
+TEST_F(BehaviourTest, ALoaderThatIsNowSlowNowFastChangesItsMindOnce) {
+    int changes = 0;
+    for (int i = 0; i < 4000; ++i) {
+        const ClientClass before = behaviour_.found();
+        call_after(i % 2 == 0 ? milliseconds(8) : milliseconds(1), {}, /*fetched=*/true);
+        changes += behaviour_.found() == before ? 0 : 1;
+    }
+    EXPECT_EQ(changes, 1);
+    EXPECT_EQ(reason(), ClassReason::kFetches);
+}
+
+TEST_F(BehaviourTest, WithoutAnyPauseThatIsTheReasonAfterTenSeconds) {
+    const Instant start = now_;
+    while (now_ - start < seconds(9)) call_after(microseconds(100));
+    EXPECT_EQ(reason(), ClassReason::kUnknown);
+    while (now_ - start < seconds(11)) call_after(microseconds(100));
+    EXPECT_EQ(behaviour_.found(), (ClientClass{false, ClassReason::kNoPauses}));
+}
+
 TEST_F(BehaviourTest, WhoHasToWaitForAProcessorDoesNotWaitForSomebody) {
     for (int i = 0; i < 50; ++i) {
         now_ = now_ + milliseconds(30);

@@ -18,8 +18,8 @@ std::optional<ClientClass> ClassWatch::news(const ClientClass& before) const {
 
 std::optional<ClientClass> ClassWatch::trained() {
     if (!watches_.load(std::memory_order_relaxed)) {
-        trained_.store(true, std::memory_order_relaxed);
-        return std::nullopt;
+        const bool before = trained_.exchange(true, std::memory_order_relaxed);
+        return before ? std::nullopt : std::optional(ClientClass{false, ClassReason::kTrains});  // it may be known otherwise
     }
     const std::lock_guard lock(mutex_);
     const ClientClass before = behaviour_.found();

@@ -325,7 +325,8 @@ std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector
 void Engine::squeeze_if_stuck(std::span<Client* const> left_waiting) {
     if (ledger_.coming() > Bytes{} || ledger_.capacity() < ledger_.largest_capacity()) return;
     for (const Client* client : clients_.all()) {
-        if (client->stopped || client->dropped || client->refused || client->holds() || client->could_run()) return;
+        const bool goes_on = client->turn() == Turn::kRunning || (client->holds() && client->yield_asked);
+        if (client->stopped || client->dropped || client->refused || goes_on || client->could_run()) return;
         if (client->residency() == Residency::kPagingIn || (client->lane != kNoLane && client->wants())) return;
     }
     Client* last = nullptr;

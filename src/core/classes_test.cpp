@@ -216,6 +216,8 @@ TEST_F(ClassTest, ClientsThatCannotBePagedAndHaveAllOutgrownTheirLanesDoNotWaitF
     ClassRig rig("fair");
     const ClientId a = rig.enter({.pageable = false, .persistent_mib = 300, .ephemeral_mib = 100});
     const ClientId b = rig.enter({.pageable = false, .persistent_mib = 300, .ephemeral_mib = 100, .interactive = true});
+    const ClientId idle = rig.enter({.pageable = false, .ephemeral_mib = 10, .interactive = true});
+    rig.idle(idle);  // it keeps its grant, and is in nobody's way
     rig.demand(a, 300, 500);
     rig.demand(b, 300, 500);
     rig.boundary(a);

@@ -178,16 +178,15 @@ Store::Attempt Store::attempt(const std::string& path, Duration patience) {
     return made;
 }
 
-/// Creates the tables, or checks existing ones.
+/// Creates the tables, or checks existing ones. The version is read again inside the transaction: others may be doing the
+/// same.
 Store::Fault Store::prepare(std::string& why) {
-    Statement version(database_.get(), "PRAGMA user_version");
-    if (!version.step()) return is_broken(version.result()) ? Fault::kBroken : Fault::kOther;
-    if (version.integer(0) > kVersion) {
+    const std::optional<std::int64_t> version = read_version();
+    if (!version) return is_broken(sqlite3_extended_errcode(database_.get())) ? Fault::kBroken : Fault::kOther;
+    if (*version > kVersion) {
         why = "it has a newer version and is left alone";
         return Fault::kNewer;
     }
-    const bool is_version_1 = version.integer(0) == 1;
-    static_cast<void>(version.run());  // ends the statement, which would keep the file locked
     // With WAL, others may read while one writes; on a file system without it, everything else still works.
     execute("PRAGMA journal_mode = WAL");
     execute("PRAGMA synchronous = NORMAL");
@@ -198,12 +197,23 @@ Store::Fault Store::prepare(std::string& why) {
         return Fault::kBroken;
     }
     if (!check.run() || !execute("BEGIN IMMEDIATE")) return Fault::kOther;
+    const bool is_version_1 = read_version() == 1;
     const bool made = (!is_version_1 || execute(kFromVersion1)) && execute(kSchema);
     const int result = sqlite3_extended_errcode(database_.get());
+    if (!made) why = sqlite3_errmsg(database_.get());
     if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
     Statement columns(database_.get(), kSelect);
     if (is_broken(columns.result())) why = "its tables are not those of Salus";
     return is_broken(columns.result()) ? Fault::kBroken : Fault::kNone;
+}
+
+/// Nothing if it cannot be read. The statement ends here: it would keep the file locked.
+std::optional<std::int64_t> Store::read_version() {
+    Statement version(database_.get(), "PRAGMA user_version");
+    if (!version.step()) return std::nullopt;
+    const std::int64_t found = version.integer(0);
+    static_cast<void>(version.run());
+    return found;
 }
 
 bool Store::execute(const char* sql) { return sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK; }

@@ -82,6 +82,7 @@ private:
 
     explicit Store(Database database) : database_(std::move(database)) {}
     static Attempt attempt(const std::string& path, Duration patience);
+    std::optional<std::int64_t> read_version();
     Fault prepare(std::string& why);
     bool execute(const char* sql);
     bool upsert(const Run& run);

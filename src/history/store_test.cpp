@@ -248,6 +248,26 @@ TEST_F(StoreTest, AFileOfVersion1GetsTheClass) {
     EXPECT_EQ(found(*store, {1, 7}), server);
 }
 
+TEST_F(StoreTest, SeveralMayBringAFileUpToDateAtOnce) {
+    for (int round = 0; round < 20; ++round) {
+        fs::remove_all(path_);
+        for (const char* suffix : {"-wal", "-shm"}) fs::remove(path_ + suffix);
+        record(*open(), run_of(1, 7, 1));
+        execute("ALTER TABLE commands DROP COLUMN interactive; PRAGMA user_version = 1");
+        std::vector<std::thread> openers;
+        for (int i = 0; i < 4; ++i) {
+            openers.emplace_back([this] {
+                const Store::Opened opened = Store::open_or_replace(path_, seconds(20));
+                EXPECT_TRUE(opened.store) << opened.remark;
+                EXPECT_EQ(opened.remark, "");
+            });
+        }
+        for (std::thread& opener : openers) opener.join();
+        EXPECT_EQ(found(*open(), {1, 7}), kFigures);
+        EXPECT_FALSE(fs::exists(path_ + ".broken"));
+    }
+}
+
 TEST_F(StoreTest, TheClassIsKnownEvenIfEveryRunWasInterrupted) {
     const std::unique_ptr<Store> store = open();
     Figures server = kFigures;

@@ -49,6 +49,12 @@ std::uint64_t past_length_left(const Session& session) {
     return length > session.iterations_before ? length - session.iterations_before : 0;
 }
 
+/// Whether earlier runs of its command were interactive, and nothing else is known. A client that comes back knows itself.
+bool class_is_past(const Session& session) {
+    const bool unknown = session.client_class.reason == ClassReason::kUnknown;
+    return unknown && session.past.interactive && session.iterations_before == 0;
+}
+
 }  // namespace
 
 std::uint64_t busy_ns_of(const Session& session, Instant at) {
@@ -245,9 +251,11 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         added.length_is_past = e.iterations_total > 0;
     }
     if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
-    if (attach.flags & wire::Attach::kClassSaid) added.client_class.reason = ClassReason::kSaid;
-    else if (attach.flags & wire::Attach::kInteractive) added.client_class.reason = ClassReason::kWaits;
-    added.client_class.interactive = e.interactive = (attach.flags & wire::Attach::kInteractive) != 0;
+    const bool interactive = (attach.flags & wire::Attach::kInteractive) != 0;
+    if (attach.flags & wire::Attach::kClassSaid) added.client_class = {interactive, ClassReason::kSaid};
+    else if (interactive) added.client_class = {true, ClassReason::kWaits};
+    else if (class_is_past(added)) added.client_class = {true, ClassReason::kHistory};
+    e.interactive = added.client_class.interactive;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
         e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
@@ -377,8 +385,7 @@ void Shell::expect(Session& session, const RunFigures& past) {
     session.past = past;
     const Client* client = engine_.find(session.id);
     const std::uint64_t left = past_length_left(session);
-    const bool unknown = session.client_class.reason == ClassReason::kUnknown;
-    if (client && unknown && past.interactive) set_class(session, {true, ClassReason::kHistory});
+    if (client && class_is_past(session)) set_class(session, {true, ClassReason::kHistory});
     if (!client || client->facts.iterations_total > 0 || left == 0) return;
     adjust(session, client->facts.priority, client->facts.weight, left);
     session.length_is_past = true;
