@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/characters.h"
+#include "base/client_class.h"
 #include "base/text.h"
 #include "cli/columns.h"
 
