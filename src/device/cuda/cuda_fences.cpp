@@ -93,9 +93,8 @@ public:
     bool at_rest() override {
         const cuda::ContextScope scope(context_);
         const std::lock_guard lock(marks_mutex_);
-        return std::none_of(marked_.begin(), marked_.end(), [&](const Mark& mark) {
-            return driver().event_query(mark.event) == cuda::kNotReady;
-        });
+        return std::none_of(marked_.begin(), marked_.end(),
+                            [&](const Mark& mark) { return driver().event_query(mark.event) == cuda::kNotReady; });
     }
 
     void forget(Stream stream) override { std::erase(used_, stream); }
