@@ -284,6 +284,11 @@ def device_memory_mib(device):
         return 0
 
 
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
 def table(rows):
     """The first row is the heading."""
     rows = [[str(cell) for cell in row] for row in rows]

@@ -40,28 +40,24 @@ def _command(bench, kind, name, go):
     return bench.script("framework.py", kind, "--seconds", bench.seconds, "--ready", ready, "--go", go)
 
 
-class Held:
-    """The share of the device's time that each job was given, by the service's count, in the middle of the measurement."""
-
-    def __init__(self, running, jobs, seconds):
-        self._jobs = [job.name for job in jobs]
-        time.sleep(0.2 * seconds)
-        before = self._read(running)
-        time.sleep(0.6 * seconds)
-        after = self._read(running)
-        self.shares = []
-        if all(name in after and name in before for name in self._jobs):
-            held = [after[name] - before[name] for name in self._jobs]
-            self.shares = [one / sum(held) for one in held] if sum(held) > 0 else []
-
-    @staticmethod
-    def _read(running):
+def _shares_of_time(running, jobs, seconds):
+    """What each job was given, by the service's count, in the middle of the measurement; nothing if one was not there."""
+    def read():
         return {row["name"]: row["attained_s"] for row in running.rows()}
+
+    time.sleep(0.2 * seconds)
+    before = read()
+    time.sleep(0.6 * seconds)
+    after = read()
+    if not all(job.name in before and job.name in after for job in jobs):
+        return []
+    held = [after[job.name] - before[job.name] for job in jobs]
+    return [one / sum(held) for one in held] if sum(held) > 0 else []
 
 
 def _together(bench, case, kinds, way):
     """Their results, their shares of the time and the memory; or nothing if one failed."""
-    held = None
+    times = []
     go = os.path.join(bench.place, "go-%s-%d" % (case.replace(" ", "-"), time.monotonic_ns()))
     with way as running, Peak() as peak:
         before = device_memory_mib("cuda")
@@ -71,14 +67,14 @@ def _together(bench, case, kinds, way):
             jobs.append(running.start(name, _command(bench, kind, name, go), CUBLAS_WORKSPACE_CONFIG=":4096:8"))
         start_together(jobs, go, 120)
         if hasattr(running, "rows"):
-            held = Held(running, jobs, bench.seconds)
+            times = _shares_of_time(running, jobs, bench.seconds)
         wait_for_all(jobs, bench.seconds + 60)
     for job in jobs:
         if job.status() != 0 or not job.result():
             bench.failed("frameworks", case, job)
     if any(job.status() != 0 or not job.result() for job in jobs):
         return None
-    return [job.result() for job in jobs], held and held.shares, peak.mib - before
+    return [job.result() for job in jobs], times, peak.mib - before
 
 
 def frameworks(bench):
@@ -114,7 +110,7 @@ def frameworks(bench):
         within = memory <= CAPACITY_MIB
         failures += (not same) + (not within)
         rows.append([name, " ".join("%.3f" % (share * len(case)) for share in shares), "%.3f" % sum(shares),
-                     " ".join("%.3f" % (share * len(case)) for share in times or ()),
+                     " ".join("%.3f" % (share * len(case)) for share in times),
                      "same" if same else "DIFFERENT", "%.1f (%.1f)" % (
                          statistics.median(result["first_s"] for result in results), alone[case[0]]["first_s"]),
                      "%d%s" % (memory, "" if within else " TOO MUCH")])

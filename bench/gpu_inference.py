@@ -4,16 +4,11 @@ import os
 import statistics
 import time
 
-from gpu_common import Plain, PlainMps, device_memory_mib, eventually, say, start_together, wait_for_all
+from gpu_common import Plain, PlainMps, device_memory_mib, quantile, say, start_together, wait_for_all
 
 APPLICATIONS = ("alexnet", "densenet121", "efficientnet_b0", "googlenet", "inception_v3", "mnasnet1_0", "mobilenet_v2",
                 "mobilenet_v3_large", "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1", "vgg16")
 TRAININGS = ("resnet50", "gpt", "mlp")
-
-
-def _quantile(values, share):
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def _ways(bench):
@@ -37,8 +32,8 @@ def _latencies(jobs):
 
 
 def _figures(latencies):
-    return {"mean": statistics.mean(latencies), "p50": _quantile(latencies, 0.5), "p90": _quantile(latencies, 0.9),
-            "p99": _quantile(latencies, 0.99)}
+    return {"mean": statistics.mean(latencies), "p50": quantile(latencies, 0.5), "p90": quantile(latencies, 0.9),
+            "p99": quantile(latencies, 0.99)}
 
 
 def _median(rounds, key, form="%.1f"):
@@ -57,7 +52,7 @@ def _crowd(bench, way, label):
         jobs = [_answers(bench, running, "%s-%s-%d" % (go, name, i), name, go, bench.rate, i) for i, name in enumerate(names)]
         start_together(jobs, os.path.join(bench.place, go), 300)
         up = time.monotonic() - begin
-        eventually(lambda: False, bench.seconds / 2)
+        time.sleep(bench.seconds / 2)
         memory = device_memory_mib(bench.device) - before
         wait_for_all(jobs, bench.seconds + 60)
     for job in jobs:
@@ -113,7 +108,7 @@ def _beside(bench, way, training, requests, rate):
         if answers:
             answers.wait(bench.seconds + 120)
         else:
-            eventually(lambda: False, bench.seconds)
+            time.sleep(bench.seconds)
         end = time.monotonic()
         open(until, "w").close()
         wait_for_all(jobs, 60)

@@ -113,7 +113,7 @@ SALUS_API salus_status salus_count(salus_client* client, uint64_t iterations);
 /* As salus_leave, and states what the thread has done. Forward passes alone, with pauses in which the process waits and
  * fetches nothing, make it interactive: somebody waits for its answers. salus_fetched: data for the next iterations was
  * fetched since the last one. */
-typedef enum salus_work { SALUS_WORK = 0, SALUS_TRAINING = 1, SALUS_ANSWER = 2 } salus_work;
+typedef enum salus_work { SALUS_WORK_OTHER = 0, SALUS_WORK_TRAINING = 1, SALUS_WORK_ANSWER = 2 } salus_work;
 SALUS_API salus_status salus_leave_after(salus_client* client, uint64_t iterations, salus_work work);
 SALUS_API void salus_fetched(salus_client* client);
 

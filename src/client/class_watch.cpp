@@ -18,8 +18,9 @@ std::optional<ClientClass> ClassWatch::news(const ClientClass& before) const {
 
 std::optional<ClientClass> ClassWatch::trained() {
     if (!watches_.load(std::memory_order_relaxed)) {
-        const bool before = trained_.exchange(true, std::memory_order_relaxed);
-        return before ? std::nullopt : std::optional(ClientClass{false, ClassReason::kTrains});  // it may be known otherwise
+        if (trained_.load(std::memory_order_relaxed)) return std::nullopt;
+        trained_.store(true, std::memory_order_relaxed);
+        return ClientClass{false, ClassReason::kTrains};  // its service may think otherwise, because of earlier runs
     }
     const std::lock_guard lock(mutex_);
     const ClientClass before = behaviour_.found();

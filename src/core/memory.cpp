@@ -272,8 +272,8 @@ void Engine::serve_stalled() {
             amount = missing(*client);
         }
         if (amount > ledger_.free()) {
-            if (ledger_.coming() > Bytes{} || is_boundary_coming())
-                return;  // memory about to be free is for the first in line
+            // Memory that is about to be free is for the first in line.
+            if (ledger_.coming() > Bytes{} || is_boundary_coming()) return;
             continue;
         }
         unstall(*client);
@@ -364,8 +364,8 @@ void Engine::deny_if_stuck() {
         if (client->wants()) another_wants = true;
         else if (client->on_device() && !client->stopped) another_is_between = true;
     }
-    for (const Client* client :
-         clients_.all()) {  // a newcomer that waits for the end of another's turn, which does not come
+    // A newcomer may wait for the end of another's turn, which does not come.
+    for (const Client* client : clients_.all()) {
         if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
         if (missing(*client) > ledger_.free()) continue;
         profiling_ = client->facts.id;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -76,6 +77,8 @@ Identity identity_from(const salus_options& options) {
     const std::string_view said = client_class ? client_class : "";
     if (said == "interactive") attach.flags |= salus::wire::Attach::kInteractive;
     if (said == "interactive" || said == "batch") attach.flags |= salus::wire::Attach::kClassSaid;
+    else if (!said.empty())
+        std::fprintf(stderr, "salus: the class must be batch or interactive; '%s' is ignored\n", client_class);
     if (attach.persistent > 0 && attach.ephemeral > 0) attach.flags |= salus::wire::Attach::kProfiled;
     return identity;
 }
@@ -214,7 +217,8 @@ salus_status salus_leave(salus_client* client, uint64_t iterations) {
 }
 
 salus_status salus_leave_after(salus_client* client, uint64_t iterations, salus_work work) {
-    if (!client || work < SALUS_WORK || work > SALUS_ANSWER) return failed(SALUS_MISUSE, "no client, or no such work");
+    if (!client || work < SALUS_WORK_OTHER || work > SALUS_WORK_ANSWER)
+        return failed(SALUS_MISUSE, "no client, or no such work");
     const salus_status status = guarded(client, SALUS_SYSTEM, [&] {
         return client->client.end({iterations, /*own=*/true}, static_cast<salus::client::Work>(work));
     });

@@ -64,3 +64,14 @@ def show(what, *values, digits=3):
 def weight_of(model):
     """All weights in a number."""
     return sum(parameter.detach().double().abs().sum().item() for parameter in model.parameters())
+
+
+def few_kernels():
+    """For tools that look at every launch."""
+    import torch
+
+    exact(deterministic=False)
+    x = torch.linspace(-1, 1, 1 << 20).cuda()
+    for _ in range(5):
+        x = torch.tanh(x) * 1.5 + 0.1
+    show("mean", x.mean().item())
