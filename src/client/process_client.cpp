@@ -443,7 +443,7 @@ void ProcessClient::wait_instead() {
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
-    if (entry != Turns::Entry::kGivenUp) leave_without_thread(0);
+    if (entry != Turns::Entry::kGivenUp) leave_without_thread();
     substitute_waits_ = false;
 }
 
@@ -513,12 +513,13 @@ LaunchTurns::Entered ProcessClient::enter_iteration() {
 
 void ProcessClient::leave_iteration() {
     page_->launches.store(launches_.count(), std::memory_order_relaxed);
-    leave_without_thread(identity_.without_memory ? 0 : 1);  // where memory is ours, the first ones teach what they need
+    leave_without_thread();
 }
 
-void ProcessClient::leave_without_thread(std::uint64_t iterations) {
+/// Ends a turn in which no iteration was counted: only the adaptor knows what one is.
+void ProcessClient::leave_without_thread() {
     turns_->end(
-        device_->traits.asynchronous, {iterations}, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, {.iterations = 0}, [this] { return tidy(); }, [this] { drain(); });
 }
 
 void ProcessClient::holds(std::uint64_t bytes) {

@@ -141,7 +141,7 @@ private:
     }
     void state_holdings();
     void wait_instead();
-    void leave_without_thread(std::uint64_t iterations);
+    void leave_without_thread();
 
     salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join);
     Turns::Entry wait_to_begin(std::uint64_t at_most_ns, bool join);

@@ -63,7 +63,7 @@ bool Engine::is_kept_out(const Client& client) const {
 
 /// Whether the order lets it onto the device, regardless of memory. An exclusive policy admits one client at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
-    const bool brought_memory = client.on_device() && !client.profiled && client.profile_iterations == 0;
+    const bool brought_memory = client.on_device() && !client.profiled && client.profile_turns == 0;
     if (client.on_device() && !brought_memory) return true;
     if (!client.on_device()) {
         if (barred == Barred::kAll) return false;

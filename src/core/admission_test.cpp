@@ -436,6 +436,17 @@ TEST_F(AdmissionTest, AnIdleNewcomerBlocksNobody) {
     EXPECT_EQ(rig.turns(), "grant A 0") << "it thought better of it";
 }
 
+TEST_F(AdmissionTest, ANewcomerThatCountsNoIterationsProfilesForTwiceAsManyTurns) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.profiled = false});
+    for (int turn = 0; turn < 4; ++turn) {
+        EXPECT_FALSE(rig.at(a).profiled) << turn;
+        rig.send(event::Boundary{a, 0});
+    }
+    EXPECT_TRUE(rig.at(a).profiled);
+    EXPECT_EQ(rig.engine.find(a)->profile_iterations, 0u);
+}
+
 TEST_F(AdmissionTest, AProfilerThatIsStoppedHoldsNobodyUp) {
     Rig rig("fair");
     const ClientId a = rig.enter();

@@ -61,6 +61,7 @@ struct Client {
     bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
     bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
     bool stalled = false;         ///< waits in mid-iteration for memory that it asked for
+    unsigned profile_turns = 0;
     unsigned profile_iterations = 0;
     Duration profile_time;               ///< time of these iterations
     bool iteration_time_stated = false;  ///< by the client or by an earlier run, not measured in this one
