@@ -49,5 +49,6 @@ inline constexpr Instant kNever{std::numeric_limits<std::int64_t>::max()};
 
 constexpr Duration operator-(Instant a, Instant b) { return {a.ns - b.ns}; }
 constexpr Instant operator+(Instant a, Duration d) { return {a.ns + d.ns}; }
+constexpr Instant operator-(Instant a, Duration d) { return {a.ns - d.ns}; }
 
 }  // namespace salus

@@ -35,7 +35,9 @@ void ProcessClient::help() {
     for (;;) {
         const int socket = socket_.get();
         const int watched[] = {socket, stop_seen_.get()};
-        const std::uint32_t ready = socket >= 0 ? os::readable_of(watched, os::kForEver) : 0;
+        const Duration patience = gates_->is_armed() ? GateKeeper::kLookEvery : os::kForEver;
+        const std::uint32_t ready = socket >= 0 ? os::readable_of(watched, patience) : 0;
+        gates_->look(os::now_ns());
         if (stopping_ || descriptors_lost_) return;
         if (!keeps_descriptors()) return lose_descriptors_when_outside();
         if ((ready & 1) == 0) continue;
@@ -63,6 +65,8 @@ bool ProcessClient::handle(wire::Received received) {
         constexpr std::uint64_t kSignalIsHandledNs = 5'000'000'000;
         hurries_until_ns_ = os::now_ns() + kSignalIsHandledNs;
         os::wake_all(page_->word);
+    } else if (const auto* arm = std::get_if<wire::Arm>(&received.message)) {
+        gates_->arm(arm->gates != 0, arm->requests != 0);
     } else {
         serve(received.message, pieces_of(received));
     }
@@ -128,6 +132,7 @@ void ProcessClient::tell_askers() {
 
 /// See Note [Descriptors that are gone]. An iteration in progress is finished first.
 void ProcessClient::lose_descriptors_when_outside() {
+    gates_->stay_open();
     lost_ = true;
     memory_->set_alone(true);
     tell_askers();
@@ -150,6 +155,7 @@ bool ProcessClient::pause() {
 /// The service is gone, or we have to leave it. An iteration in progress is finished first, then the client leaves its lane.
 /// False if the client is detached meanwhile.
 bool ProcessClient::end_attachment() {
+    gates_->disarm();
     lost_ = true;
     memory_->set_alone(true);  // nobody to ask
     tell_askers();

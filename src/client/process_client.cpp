@@ -31,6 +31,7 @@ struct ThreadState {
     bool works_for_others = false;      ///< an autograd thread: threads inside iterations wait for it
     unsigned delegates = 0;             ///< it waits for such threads; nested
     int place = -1;                     ///< in the client's list of threads inside
+    GateKeeper::Request request;        ///< that it answers
 };
 constinit thread_local ThreadState tls;  // no constructor or destructor, because every begin and end reads it
 
@@ -84,7 +85,8 @@ ProcessClient::~ProcessClient() {
         substitute_.join();
     }
     memory_.reset();
-    if (page_) ::munmap(page_, kControlPageSize);
+    if (gates_) gates_->stay_open();
+    if (page_ && !(gates_ && gates_->is_in_use())) ::munmap(page_, kControlPageSize);
 }
 
 bool ProcessClient::warn(const std::string& line) {
@@ -159,12 +161,13 @@ Result<bool> ProcessClient::connect(bool again) {
         const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
         capacity_ = welcome->capacity;
         device_name_ = std::string(welcome->device.view());
-        auto device = identity_.without_memory
-                          ? device::open_device_without_memory(device_name_)
-                          : device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
+        auto device = identity_.without_memory ? device::open_device_without_memory(device_name_, &page_->gates)
+                                               : device::open_client_device(device_name_, capacity,
+                                                                            std::string(welcome->gpu.view()), &page_->gates);
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
+        gates_.emplace(page_->gates, device_->gated_streams.get());
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
@@ -208,6 +211,7 @@ bool ProcessClient::detach() {
 
 void ProcessClient::exits() {
     if (!device_ || in_child_ || !page_) return;
+    gates_->stay_open();
     take_turns_by_launches(false);  // or its watcher would call a driver that is ending
     const control::State state = turns_->word().state;
     if (state == control::State::kRunning || state == control::State::kBoundary) return;  // another thread is inside
@@ -353,6 +357,7 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
         if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
+    if ((tls.request = gates_->request_begins())) notify();
     return SALUS_OK;
 }
 
@@ -405,6 +410,7 @@ void ProcessClient::drain() {
 /// client that takes turns by launches has nothing in a lane, so that the next one only shares time with what is left.
 void ProcessClient::wait_for_rest() {
     constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+    const KeepGateOpen open(&page_->gates);
     const std::uint64_t until = os::now_ns() + kPatienceNs;
     for (Duration pause = microseconds(20); !exiting_ && !memory_->launches_at_rest() && os::now_ns() < until;) {
         os::sleep_for(pause);
@@ -462,6 +468,7 @@ salus_status ProcessClient::end(Turns::Count count, Work work) {
     }
     if (tls.place >= 0) threads_inside_.leave(std::exchange(tls.place, -1));
     tls.gated_by = nullptr;
+    if (tls.request) gates_->request_ends(*std::exchange(tls.request, std::nullopt));
     const bool inside = turns_->end(
         device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
     if (work != Work::kOther && !says_class()) watch_class(work);
@@ -481,7 +488,9 @@ void ProcessClient::take_turns_by_launches(bool on) {
 }
 
 void ProcessClient::stream_ends(device::Stream stream) {
-    if (in_child_ || !by_launches_) return;
+    if (in_child_) return;
+    if (gates_) gates_->stream_ends(stream);
+    if (!by_launches_) return;
     memory_->stream_ends(stream);
     if (device_->pace) device_->pace->forget(stream);
 }
@@ -505,7 +514,9 @@ LaunchTurns::Entered ProcessClient::enter_iteration() {
         if (entry == Turns::Entry::kWaiting) go_ahead_at = std::min(go_ahead_at, os::now_ns() + kPatienceNs);
         if (entry == Turns::Entry::kNewTurn) memory_->turn_begins();
         if (entry == Turns::Entry::kNewTurn && device_->pace) device_->pace->restart();
-        if (entry == Turns::Entry::kNewTurn || entry == Turns::Entry::kJoined) return Entered::kYes;
+        if (entry != Turns::Entry::kNewTurn && entry != Turns::Entry::kJoined) continue;
+        request_by_launches(+1);
+        return Entered::kYes;
     }
     forgo();
     return Entered::kWithout;
@@ -514,6 +525,16 @@ LaunchTurns::Entered ProcessClient::enter_iteration() {
 void ProcessClient::leave_iteration() {
     page_->launches.store(launches_.count(), std::memory_order_relaxed);
     leave_without_thread();
+    request_by_launches(-1);
+}
+
+/// To whoever waits for an answer, a stretch of launches is a request. Threads may enter at once; all but one leave again.
+void ProcessClient::request_by_launches(int entries) {
+    const std::lock_guard lock(launches_request_mutex_);
+    launches_entries_ += entries;
+    if (launches_entries_ == 0 && launches_request_)
+        gates_->request_is_done(*std::exchange(launches_request_, std::nullopt));
+    else if (launches_entries_ > 0 && !launches_request_ && (launches_request_ = gates_->request_begins())) notify();
 }
 
 /// Ends a turn in which no iteration was counted: only the adaptor knows what one is.

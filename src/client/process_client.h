@@ -16,6 +16,7 @@
 #include "attachment/requests.h"
 #include "base/result.h"
 #include "client/class_watch.h"
+#include "client/gate_keeper.h"
 #include "client/launches.h"
 #include "client/memory.h"
 #include "client/own_thread.h"
@@ -83,6 +84,10 @@ public:
     bool takes_turns_by_launches() const { return by_launches_.load(std::memory_order_acquire); }
     /// Whether a thread has ever entered an iteration by itself.
     bool has_begun() const { return has_begun_.load(std::memory_order_relaxed); }
+    /// Before each launch, also of a process that takes no turns by launches.
+    void pass_gate(device::Stream stream) {
+        if (gates_ && !in_child_.load(std::memory_order_relaxed)) gates_->launch(stream);
+    }
     void launch_begins(device::Stream stream) { launches_.begin(stream); }
     void launch_ends() { launches_.end(); }
     /// It is about to be destroyed.
@@ -141,6 +146,7 @@ private:
     }
     void state_holdings();
     void wait_instead();
+    void request_by_launches(int entries);
     void leave_without_thread();
 
     salus_status begin_outermost(std::uint64_t at_most_ns, std::uint64_t kind, bool join);
@@ -188,7 +194,8 @@ private:
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
     std::unique_ptr<device::ClientDevice> device_;
-    std::unique_ptr<Memory> memory_;  ///< none if the client was never attached
+    std::unique_ptr<Memory> memory_;   ///< none if the client was never attached
+    std::optional<GateKeeper> gates_;  ///< as memory_
     OwnThread helper_;
 
     std::mutex socket_mutex_;
@@ -222,6 +229,9 @@ private:
     std::uint64_t capacity_ = 0;                      ///< of the device, by the service's Welcome
     std::atomic<std::uint64_t> holds_{0};             ///< taken from the driver by the program itself
     std::atomic<std::uint64_t> held_told_{0};
+    std::mutex launches_request_mutex_;
+    int launches_entries_ = 0;
+    GateKeeper::Request launches_request_;
     Launches launches_{*this};
     std::mutex insist_mutex_;
     std::uint64_t insists_since_ns_ = 0;  ///< when a thread first insisted (Turns::begin) since the last boundary ...

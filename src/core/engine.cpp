@@ -42,6 +42,7 @@ void Engine::settle() {
         balance();
         dispatch();
     }
+    decide_gates();
     statistics_.reserved_peak = std::max(statistics_.reserved_peak, reserved());
     ledger_.settle();
     if (options_.strict) audit();
@@ -63,7 +64,7 @@ void Engine::audit() const {
 }
 
 Instant Engine::deadline() const {
-    Instant earliest = std::min(balance_at_, starts_.review_at());
+    Instant earliest = std::min({balance_at_, starts_.review_at(), gates_.deadline()});
     for (const Lane& lane : lanes_.all()) earliest = std::min(earliest, lane.yield_at);
     return earliest;
 }
@@ -393,6 +394,20 @@ void Engine::on(const event::SetClass& e) {
     } else if (is_beside(*client) != e.interactive) {
         ask_yield(*client);  // its lane can only change at a boundary
     }
+}
+
+void Engine::on(const event::Requests& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    if (e.begun > 0) {
+        client->asks_again_soon = now_ - client->answered_at <= Gates::kHold;
+        gates_.request_begins();
+    }
+    if (client->requests > 0 && e.in_flight == 0) {
+        client->answered_at = now_;
+        if (client->asks_again_soon) gates_.hold(now_);
+    }
+    client->requests = e.in_flight;
 }
 
 void Engine::on(const event::Adjust& e) {

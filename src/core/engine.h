@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "core/client.h"
+#include "core/gates.h"
 #include "core/lanes.h"
 #include "core/ledger.h"
 #include "core/policy.h"
@@ -57,6 +58,7 @@ struct Statistics {
     std::uint64_t rehomings = 0;
     std::uint64_t reservations = 0;
     std::uint64_t fallbacks = 0;
+    std::uint64_t gate_closings = 0;
     Bytes reserved_peak;
 };
 
@@ -86,6 +88,10 @@ public:
     Bytes reserved() const { return ledger_.reserved(); }
     ClientId reserved_for() const { return reserved_for_; }
     ClientId profiling() const { return profiling_; }
+    const Gates& gates() const { return gates_; }
+    bool is_beside(const Client& client) const { return client.lane != kNoLane && lanes_.find(client.lane)->beside; }
+    /// Whether a request of the client is being worked on: somebody waits for the answer, and it waits for nothing itself.
+    bool is_answering(const Client& client) const;
     /// Memory time up to now, in gibibyte-seconds: P while on the device, T while running.
     double memory_time_gib_s(const Client& client, Instant now) const;
     /// Why it waits, and behind whom if behind anyone.
@@ -122,6 +128,7 @@ private:
     void on(const event::Continue& e);
     void on(const event::Adjust& e);
     void on(const event::SetClass& e);
+    void on(const event::Requests& e);
     void on(const event::SetPolicy& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
@@ -168,7 +175,7 @@ private:
     void release_lane(Client& client);
     void give_back(Client& client);
     void move_by_class(Client& client);
-    bool is_beside(const Client& client) const { return client.lane != kNoLane && lanes_.find(client.lane)->beside; }
+    void decide_gates();
     /// Whether a holder that idles makes way for others in the lane.
     bool is_work_conserving(const Lane& lane) const { return lane.beside || !policy_->info.exclusive; }
     void charge_time(Client& client, Duration idle = {});
@@ -246,6 +253,7 @@ private:
     Lanes lanes_;
     Ledger ledger_;
     Starts starts_;
+    Gates gates_;
     std::vector<Action> actions_;
     std::vector<const ClientFacts*> scratch_;
     Statistics statistics_;

@@ -53,6 +53,8 @@ struct Describe {
         const std::string behind = a.behind == kNoClient ? "" : " behind " + letter(a.behind);
         return fmt::format("wait {} {}{}", letter(a.client), name_of(a.reason), behind);
     }
+    std::string operator()(const action::CloseGates&) const { return "close gates"; }
+    std::string operator()(const action::OpenGates&) const { return "open gates"; }
     std::string operator()(const action::FallBack& a) const { return fmt::format("fall-back {}", name_of(a.fault)); }
     std::string operator()(const action::Drop& a) const {
         return fmt::format("drop {} {}", letter(a.client), name_of(a.fault));

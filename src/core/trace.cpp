@@ -67,6 +67,7 @@ SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(iterations_total))
 SALUS_SCHEMA(event::SetClass, "set-class", SALUS_FIELD(client), SALUS_FIELD(interactive))
+SALUS_SCHEMA(event::Requests, "requests", SALUS_FIELD(client), SALUS_FIELD(in_flight), SALUS_FIELD(begun))
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
@@ -90,6 +91,8 @@ SALUS_SCHEMA(action::Deny, "deny", SALUS_FIELD(client), SALUS_FIELD(need), SALUS
 SALUS_SCHEMA(action::PageOut, "page-out", SALUS_FIELD(client), SALUS_FIELD(persistent))
 SALUS_SCHEMA(action::PageIn, "page-in", SALUS_FIELD(client), SALUS_FIELD(persistent))
 SALUS_SCHEMA(action::Wait, "wait", SALUS_FIELD(client), SALUS_FIELD(reason), SALUS_FIELD(behind))
+SALUS_SCHEMA(action::CloseGates, "close-gates")
+SALUS_SCHEMA(action::OpenGates, "open-gates")
 SALUS_SCHEMA(action::FallBack, "fall-back", SALUS_FIELD(fault))
 SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 

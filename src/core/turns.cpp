@@ -270,6 +270,25 @@ bool Engine::update_ready(Client& client) {
     return ready;
 }
 
+// ------------------------------------------------------------------------------------------------------------- gates
+
+bool Engine::is_answering(const Client& client) const {
+    return client.requests > 0 && is_beside(client) && client.holds() && !client.stalled && !client.stopped;
+}
+
+void Engine::decide_gates() {
+    if (!gates_.are_closed() && !gates_.are_wanted()) return;
+    const auto clients = clients_.all();
+    const bool in_flight = std::ranges::any_of(clients, [&](const Client* c) { return is_answering(*c); });
+    const bool of_use = std::ranges::any_of(clients, [&](const Client* c) {
+        return c->turn() == Turn::kRunning && !is_beside(*c) && !c->facts.interactive && !c->stalled && !c->stopped;
+    });
+    if (!gates_.decide(in_flight, of_use, now_)) return;
+    if (!gates_.are_closed()) return act(action::OpenGates{});
+    ++statistics_.gate_closings;
+    act(action::CloseGates{});
+}
+
 // -------------------------------------------------------------------------------------------------------- accounting
 
 /// Charges the turn up to now, minus the time that the client is known to have idled.

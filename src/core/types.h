@@ -169,6 +169,12 @@ struct SetClass {
     ClientId client;
     bool interactive = false;
 };
+/// Its requests, as far as they have come: calls whose answers somebody waits for.
+struct Requests {
+    ClientId client;
+    std::uint32_t in_flight = 0;  ///< begun and not done, now
+    std::uint32_t begun = 0;      ///< since its last report
+};
 struct SetPolicy {
     const Policy* policy = nullptr;
 };
@@ -195,8 +201,8 @@ struct Timer {};
 using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
                            event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
                            event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue,
-                           event::Adjust, event::SetClass, event::SetPolicy, event::SetMinTurn, event::SetCapacity,
-                           event::SetContext, event::RenewLane, event::Timer>;
+                           event::Adjust, event::SetClass, event::Requests, event::SetPolicy, event::SetMinTurn,
+                           event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {
@@ -300,6 +306,9 @@ struct Wait {
     WaitReason reason{};
     ClientId behind = kNoClient;
 };
+/// The gates of all batch clients: Note [When gates are closed] in gates.h.
+struct CloseGates {};
+struct OpenGates {};
 /// The policy misbehaved; the fallback takes over.
 struct FallBack {
     PolicyFault fault{};
@@ -312,8 +321,9 @@ struct Drop {
 
 }  // namespace action
 
-using Action = std::variant<action::Start, action::Admit, action::Refuse, action::AssignLane, action::ResizeLane,
-                            action::CloseLane, action::Grant, action::Yield, action::Revoke, action::Room, action::Deny,
-                            action::PageOut, action::PageIn, action::Wait, action::FallBack, action::Drop>;
+using Action =
+    std::variant<action::Start, action::Admit, action::Refuse, action::AssignLane, action::ResizeLane, action::CloseLane,
+                 action::Grant, action::Yield, action::Revoke, action::Room, action::Deny, action::PageOut, action::PageIn,
+                 action::Wait, action::CloseGates, action::OpenGates, action::FallBack, action::Drop>;
 
 }  // namespace salus

@@ -3,15 +3,15 @@
 
 namespace salus::device {
 
-Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity,
-                                                         const std::string& identity) {
-    if (name == kCudaTraits.name) return make_cuda_client_device(capacity, identity);
+Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity,
+                                                         GatePage* gates) {
+    if (name == kCudaTraits.name) return make_cuda_client_device(capacity, identity, gates);
     if (name == kHostTraits.name) return make_host_client_device(capacity);
     return Error{"this version of Salus knows no device \"" + std::string(name) + "\""};
 }
 
-Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name) {
-    if (name == kCudaTraits.name) return make_cuda_device_without_memory();
+Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name, GatePage* gates) {
+    if (name == kCudaTraits.name) return make_cuda_device_without_memory(gates);
     return Error{"the service does not share a GPU"};
 }
 

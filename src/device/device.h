@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "os/descriptor.h"
+#include "wire/gate_page.h"
 
 namespace salus::device {
 
@@ -24,8 +25,9 @@ struct Traits {
     std::string_view name;      ///< "host", "cuda": in options, messages and status
     bool asynchronous = false;  ///< work continues after the call that started it has returned
     bool has_contexts =
-        false;             ///< a process takes memory there (a context) before its first allocation; MPS can merge contexts
-    bool is_host = false;  ///< the C library's memory is the device's memory, so the C library may serve small blocks
+        false;  ///< a process takes memory there (a context) before its first allocation; MPS can merge contexts
+    bool has_gates = false;       ///< its streams can wait for a word: Note [Gates] in wire/gate_page.h
+    bool is_host = false;         ///< the C library's memory is the device's memory, so the C library may serve small blocks
     std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
 };
 
@@ -224,23 +226,43 @@ public:
     virtual void forget(Stream) = 0;
 };
 
+/// Gates and marks of requests in this process's streams: Note [Gates] in wire/gate_page.h. Any thread. None of these waits,
+/// unless a stream has so much to do already that the driver takes no more.
+class GatedStreams {
+public:
+    virtual ~GatedStreams() = default;
+    /// Lets the device read and write the page, once. The page must then stay for good: gates in it may be in a stream for
+    /// as long as that lives. False: this driver cannot.
+    virtual bool prepare() = 0;
+    /// A launch on this stream is about to come, after `launches` others since the last call. Puts a gate before it if one
+    /// is due. Returns how many launches may come before the next call.
+    virtual unsigned pass(Stream stream, unsigned launches) = 0;
+    /// The stream stores the number to this word of the page when it has done all that it was given so far. False: it
+    /// cannot.
+    virtual bool store_behind(Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) = 0;
+    /// As of Fences.
+    virtual void forget(Stream) = 0;
+};
+
 /// A client's side of a device. The windows are of one size.
 struct ClientDevice {
     Traits traits;
     int ordinal = 0;  ///< the device's number in this process, as its driver counts
     std::unique_ptr<LaneWindow> lane;
     std::unique_ptr<PrivateWindow> own;
-    std::unique_ptr<Pager> pager;    ///< none: its memory cannot be paged out
-    std::unique_ptr<Pace> pace;      ///< none: work does not run ahead
+    std::unique_ptr<Pager> pager;                 ///< none: its memory cannot be paged out
+    std::unique_ptr<Pace> pace;                   ///< none: work does not run ahead
+    std::unique_ptr<GatedStreams> gated_streams;  ///< none: the device has no gates
     std::unique_ptr<Fences> fences;  ///< last member, so destroyed first: it waits for the work that uses the memory
 };
 
 /// The side of a client that leaves its memory to the program: it has no windows to speak of, only fences, in the context
 /// that is the calling thread's current one. REQUIRES: there is one. The error is one line.
-Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name);
+Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name, GatePage* gates);
 
-/// Creates the device by the name in the service's Welcome. The windows suit a device of this capacity. The error is one
-/// line.
-Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity);
+/// Creates the device by the name in the service's Welcome. The windows suit a device of this capacity. While it waits for
+/// the device, it keeps the gate open. The error is one line.
+Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity,
+                                                         GatePage* gates);
 
 }  // namespace salus::device

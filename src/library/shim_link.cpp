@@ -98,21 +98,25 @@ void look_for_iterations(salus_client& client) {
 
 thread_local bool inside = false;
 
-void launch_begins(void* stream) {
-    if (is_child) return;
-    const Role now = decide();
-    if (now == Role::kUngated || now == Role::kDeciding) [[likely]]
-        return;
-    salus_client* const client = the_client();
-    if (!client) return;
-    if (now == Role::kByAdaptor) return look_for_iterations(*client);
-    if (!client->client.takes_turns_by_launches()) return;
+void wait_for_turn(client::ProcessClient& client, device::Stream stream) {
+    if (!client.takes_turns_by_launches()) return;
     try {
-        client->client.launch_begins(reinterpret_cast<device::Stream>(stream));
+        client.launch_begins(stream);
         inside = true;
     } catch (...) {
-        client->client.fail("a launch cannot wait for its turn");
+        client.fail("a launch cannot wait for its turn");
     }
+}
+
+void launch_begins(void* on) {
+    if (is_child) return;
+    const Role now = decide();
+    salus_client* const client = the_client();
+    if (!client) return;
+    const auto stream = reinterpret_cast<device::Stream>(on);
+    if (now == Role::kByLaunches) wait_for_turn(client->client, stream);
+    else if (now == Role::kByAdaptor) look_for_iterations(*client);
+    client->client.pass_gate(stream);
 }
 
 void launch_ends() {
@@ -128,7 +132,7 @@ void tell_holdings() {
 }
 
 void stream_ends(void* stream) {
-    if (is_child || role.load(std::memory_order_acquire) != Role::kByLaunches) return;
+    if (is_child) return;
     if (salus_client* const client = the_client()) client->client.stream_ends(reinterpret_cast<device::Stream>(stream));
 }
 

@@ -69,6 +69,7 @@ private:
     // ---- shell::DeviceMemory ----
     std::string_view name() const override { return traits().name; }
     Bytes capacity() const override { return memory_->capacity(); }
+    bool has_gates() const override { return memory_->traits().has_gates; }
     Result<bool> provide(LaneId lane, Bytes size) override { return memory_->provide(lane, size); }
     std::size_t pieces_for(Bytes size) const override { return memory_->pieces_for(size); }
     void trim(LaneId lane, Bytes size) override { memory_->trim(lane, size); }

@@ -195,6 +195,16 @@ void Shell::perform(const action::Deny& a) {
 void Shell::perform(const action::PageOut& a) { send(a.client, wire::PageOut{}); }
 void Shell::perform(const action::PageIn& a) { send(a.client, wire::PageIn{}); }
 
+void Shell::close_gates() {
+    for (const auto& [id, session] : sessions_) {
+        if (session->arming.gates) session->page->gates.close();
+    }
+}
+
+void Shell::perform(const action::OpenGates&) {
+    for (const auto& [id, session] : sessions_) session->page->gates.open();
+}
+
 void Shell::perform(const action::Refuse& a) {
     const Session* session = find(a.client);
     log(LogLevel::kWarning, "client {} ({}) needs {} and could never fit into {}", index_of(a.client),

@@ -56,6 +56,8 @@ public:
     /// A GPU's UUID.
     virtual std::string identity() const = 0;
     virtual Bytes capacity() const = 0;
+    /// Whether clients can put gates into their work: Note [Gates] in wire/gate_page.h.
+    virtual bool has_gates() const = 0;
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;

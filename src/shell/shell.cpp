@@ -129,6 +129,7 @@ void Shell::deliver(const Event& event) {
     }
     wake_granted();
     tell_of_others();
+    if (classes_changed_) arm();
     ports_.journal.record(event, at, actions);
 }
 
@@ -147,6 +148,49 @@ void Shell::show_others(Session& session) const {
     const Bytes others = engine_.reserved() - (client ? client->reserved() : Bytes{});
     session.page->others.store(sessions_.size() - 1, std::memory_order_relaxed);
     session.page->others_hold.store(static_cast<std::uint64_t>(std::max(others, Bytes{}).count), std::memory_order_relaxed);
+}
+
+/// Gates cost something, and so do marks. There are none unless a client beside and batch clients are here together.
+void Shell::arm() {
+    classes_changed_ = false;
+    if (!memory_.has_gates()) return;
+    const auto is_interactive = [](const auto& entry) { return entry.second->client_class.interactive; };
+    const auto interactive = static_cast<std::size_t>(std::ranges::count_if(sessions_, is_interactive));
+    for (const auto& [id, session] : sessions_) {
+        const bool answers = session->client_class.interactive;
+        if (answers) session->page->gates.open();
+        const Arming arming{!answers && interactive > 0, answers && interactive < sessions_.size()};
+        if (std::exchange(session->arming, arming) == arming) continue;
+        if (!arming.gates) session->page->gates.open();
+        send(id, wire::Arm{arming.gates, arming.requests});
+    }
+}
+
+void Shell::look_at_requests(Session& session) {
+    std::uint32_t in_flight = 0, begun = 0;
+    for (const RequestMark& mark : session.page->gates.marks) {
+        if (mark.in_flight()) ++in_flight;
+        begun += mark.begun.load(std::memory_order_relaxed);
+    }
+    const std::uint32_t news = begun - std::exchange(session.requests_begun, begun);
+    if (std::exchange(session.requests, in_flight) == in_flight && news == 0) return;
+    feed(event::Requests{session.id, in_flight, news});
+}
+
+bool Shell::awaits_requests() const {
+    return std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests > 0; });
+}
+
+void Shell::look_at_all_requests() {
+    std::vector<ClientId> answering;
+    for (const auto& [id, session] : sessions_) {
+        if (session->requests > 0) answering.push_back(id);
+    }
+    for (const ClientId id : answering) {
+        if (Session* session = find(id); session && engine_.find(id)) look_at_requests(*session);
+    }
+    // A client may have opened its gate meanwhile, to wait for its own work.
+    if (engine_.gates().are_closed()) close_gates();
 }
 
 /// Tells the engine how far the client has come since it last heard, if there is news.
@@ -229,6 +273,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->attached_at = session->told_at = now();
     session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
+    for (const RequestMark& mark : session->page->gates.marks) session->requests_begun += mark.begun;
     session->occupancy = attach.occupancy;
     Session& added = *session;
     sessions_[added.id] = std::move(session);
@@ -268,6 +313,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     welcome.gpu = wire::Text<64>(memory_.identity());
     show_others(added);  // before the client may look
     send(added.id, welcome);
+    classes_changed_ = true;
     feed(e);
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
@@ -337,6 +383,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
 }
 
 void Shell::notified(Session& session) {
+    if (session.arming.requests && engine_.find(session.id)) look_at_requests(session);
     const Client* client = engine_.find(session.id);
     const control::Word word = session.word();
     if (!client || word.state != control::State::kFree) return;
@@ -377,8 +424,9 @@ void Shell::renew_lane_of(const Client& client, const Session& session) {
 
 void Shell::remove(Session& session) {
     sessions_.erase(session.id);
-    roster_changed_ = true;
+    roster_changed_ = classes_changed_ = true;
     tell_of_others();
+    arm();
 }
 
 void Shell::expect(Session& session, const RunFigures& past) {
@@ -503,6 +551,7 @@ void Shell::look_whether_asleep(Session& session) {
 }
 
 void Shell::tick() {
+    if (awaits_requests()) look_at_all_requests();
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
     if (engine_.deadline() <= now()) {
         if (engine_.starts().review_at() <= now()) look_at_usage();
@@ -537,7 +586,12 @@ Instant Shell::due() const {
     return std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
 }
 
-Instant Shell::next_tick() const { return polls() ? std::min(due(), now() + kLookEvery) : due(); }
+Instant Shell::next_tick() const {
+    const bool awaits = awaits_requests();
+    const bool closed = awaits && engine_.gates().are_closed();
+    if (!awaits && !polls()) return due();
+    return std::min(due(), now() + (closed ? kLookWhileClosed : kLookEvery));
+}
 
 void Shell::quiet() {
     const bool processes_matter = anybody_waits() || !orphans_.empty() ||
@@ -573,6 +627,7 @@ void Shell::set_class(Session& session, ClientClass found) {
     const bool changes = session.client_class.interactive != found.interactive;
     session.client_class = found;
     if (!changes) return;
+    classes_changed_ = true;
     log(LogLevel::kInfo, "client {} ({}, pid {}) is {}: {}", index_of(session.id), session.name, session.process.pid,
         name_of_class(found.interactive), text_of(found.reason));
     feed(event::SetClass{session.id, found.interactive});

@@ -27,6 +27,14 @@
 
 namespace salus::shell {
 
+/// What a client was last told to do on the device: wire::Arm.
+struct Arming {
+    bool gates = false;     ///< put gates into its streams
+    bool requests = false;  ///< mark its requests, and signal each
+
+    bool operator==(const Arming&) const = default;
+};
+
 /// One attached client.
 struct Session {
     ClientId id = kNoClient;
@@ -62,6 +70,10 @@ struct Session {
     Bytes persistent_told;
     Bytes ephemeral_told;
     double occupancy = 1;
+
+    Arming arming;
+    std::uint32_t requests = 0;        ///< in flight, as the engine was last told
+    std::uint32_t requests_begun = 0;  ///< by then, in all
 
     ClientClass client_class;
     RunFigures past;              ///< figures of earlier runs of its command
@@ -126,9 +138,12 @@ public:
     Instant next_tick() const;
     /// As next_tick(), for a caller that knows when holders begin and end iterations, and need not poll them.
     Instant due() const;
+    /// Whether requests must be polled: one is in flight, and its end is not signalled.
+    bool awaits_requests() const;
     /// Whether holders must be polled every kLookEvery: a client waits for a holder that need not report its boundaries.
     bool polls() const;
     static constexpr Duration kLookEvery = milliseconds(1);
+    static constexpr Duration kLookWhileClosed = microseconds(250);  ///< at requests, while gates are closed for them
     /// Called when there is nothing else to do: writes the roster.
     void quiet();
 
@@ -158,6 +173,9 @@ private:
     void feed(const Event& event);
     void deliver(const Event& event);
     void tell_of_others();
+    void look_at_requests(Session& session);
+    void look_at_all_requests();
+    void arm();
     void show_others(Session& session) const;
     void tell_progress(Session& session);
     void tell_progress_of_holders();
@@ -184,6 +202,9 @@ private:
     void perform(const action::Deny& a);
     void perform(const action::PageOut& a);
     void perform(const action::PageIn& a);
+    void perform(const action::CloseGates&) { close_gates(); }
+    void perform(const action::OpenGates& a);
+    void close_gates();
     void perform(const action::Refuse& a);
     void perform(const action::Drop& a);
     void perform(const action::FallBack& a);
@@ -229,6 +250,7 @@ private:
     std::vector<RosterEntry> orphans_;  ///< clients of the previous service that have not attached again
     std::vector<RosterEntry> roster_;   ///< as last written
     bool roster_changed_ = false;
+    bool classes_changed_ = false;  ///< since arm()
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;
     Instant map_again_at_ = kNever;

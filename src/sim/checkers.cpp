@@ -59,6 +59,42 @@ void Checkers::after_call(const Simulation& s) {
         SALUS_CHECK(holds || c.notifies || !client->holds(), "a grant is back, and the service does not hear of it");
         SALUS_CHECK(!holds || client->holds(), "a client holds a grant that the engine has not given");
     }
+    check_gates(s);
+}
+
+// Gates are closed for batch clients alone, only while a request is worked on and for a moment afterwards, and for no more
+// of any second than the budget allows. No gate stays closed for long, whatever happens to the service.
+void Checkers::check_gates(const Simulation& s) {
+    const Gates& gates = s.engine().gates();
+    bool anybody_answers = false;
+    for (const SimulatedClient& c : s.clients()) {
+        if (!c.here()) continue;
+        const bool waits = c.phase == Phase::kStalled && c.asking.outcome() != attachment::Asking::Outcome::kGiven;
+        anybody_answers = anybody_answers || c.stopped || ((c.request || !c.ending.empty()) && !waits);
+        if (c.page->gates.is_open()) continue;
+        SALUS_CHECK(c.stopped || s.now() <= c.gate_closed_at + kGateClosedMost, "a gate stays closed");
+        if (!c.connected) continue;
+        const Client* client = s.engine().find(c.page->owner);
+        SALUS_CHECK(!client || !client->facts.interactive, "the gate of an interactive client is closed");
+        SALUS_CHECK(gates.are_closed(), "a gate is closed, and the engine has opened them");
+    }
+    if (std::exchange(gates_service_, s.services()) != s.services()) {
+        closed_.clear();
+        were_closed_ = false;
+    }
+    if (gates.are_closed() && !were_closed_) closed_.push_back({s.now(), s.now()});
+    if (were_closed_) closed_.back().to = s.now();
+    were_closed_ = gates.are_closed();
+    Duration sum;
+    for (const Span& span : closed_) sum += span.to - std::max(span.from, std::min(span.to, s.now() - Gates::kWindow));
+    std::erase_if(closed_, [&](const Span& span) { return !were_closed_ && span.to <= s.now() - Gates::kWindow; });
+    SALUS_CHECK(sum <= Gates::kBudget, "gates are closed for longer than the budget allows");
+
+    if (!gates.are_closed() || anybody_answers) unneeded_since_ = kNever;
+    else unneeded_since_ = std::min(unneeded_since_, s.now());
+    const Duration patience = Gates::kHold + shell::Shell::kLookEvery + s.options().notice_delay_max;
+    SALUS_CHECK(unneeded_since_ == kNever || s.now() - unneeded_since_ <= patience,
+                "gates are closed, and nobody is being answered");
 }
 
 // Everything that is really on the device fits, except for memory that clients took without asking, and memory that was

@@ -28,6 +28,7 @@ private:
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;
     void check_classes(const Simulation& s);
+    void check_gates(const Simulation& s);
     void check_progress(const Event& event, const Simulation& s);
     void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
@@ -47,6 +48,13 @@ private:
     Instant last_progress_{};
     Instant could_move_since_ = kNever;  ///< an interactive client takes turns since then, and need not
     bool anybody_wanted_ = false;        ///< somebody wanted to run at the last event
+    struct Span {
+        Instant from, to;
+    };
+    std::vector<Span> closed_;         ///< when gates were closed by this service, of late; the last span goes on while
+    bool were_closed_ = false;         ///< ... they are closed
+    std::size_t gates_service_ = 0;    ///< the service that closed them
+    Instant unneeded_since_ = kNever;  ///< gates are closed since then, and nobody is being answered
     Instant last_event_{};
     bool was_stopped_ = false;  ///< somebody was stopped at the last event
     Duration stopped_time_;     ///< total time with somebody stopped; a stopped holder is charged for it

@@ -117,6 +117,7 @@ void Simulation::end_attachment(ClientId id) {
     SimulatedClient& c = at(id);
     const auto again = [&](Duration after) { schedule(Pending::Kind::kEndAttachment, id, after); };
     if (!c.orphaned || c.stopped) return;  // it has found a service; or continue_process() resumes this
+    disarm(id);
     if (c.helper_busy) return again(kPause);
     if (c.phase == Phase::kStalled) run_leg(id, Duration{});
     if (!c.turn.withdraw()) {
@@ -220,6 +221,7 @@ void Simulation::begin(ClientId id) {
     const attachment::TurnSteps::Begun begun = c.turn.begin(ns_of(now()));
     if (begun.notify) notify(id);
     if (!begun.entry) return;
+    request_begins(id);
     if (*begun.entry == attachment::TurnSteps::Entry::kJoined) {
         unheard_.push_back({id, now() + shell::Shell::kLookEvery});
         return start_leg(id, Duration{});
@@ -283,6 +285,7 @@ void Simulation::end_leg(ClientId id) {
     c.iterations += c.leg;
     result_.iterations += c.leg;
     c.phase = Phase::kOnHost;
+    request_ends(id);
     SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
     c.page->wanted_persistent = count_of(c.persistent);
     c.page->wanted_ephemeral = count_of(c.ephemeral);
@@ -302,9 +305,12 @@ void Simulation::settle(ClientId id, bool drained) {
     const attachment::TurnSteps::Settled settled = c.turn.settle(clean, drained);
     if (settled.must_drain) {
         c.phase = Phase::kDraining;
+        c.drain_keeps_open.emplace(&c.page->gates);
+        heed_gates();
         return schedule(Pending::Kind::kDrained, id, draw(options_.answer_delay_max));
     }
     c.phase = Phase::kOnHost;
+    c.drain_keeps_open.reset();
     if (settled.notify) {
         c.room = c.persistent;
         notify(id);
@@ -370,6 +376,11 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
         if (c.phase == Phase::kWaiting || c.phase == Phase::kOnHost) die(id, Outcome::kRefused);
         return;
     }
+    if (const auto* arm = std::get_if<wire::Arm>(&message)) {
+        c.puts_gates = arm->gates != 0;
+        c.marks_requests = arm->requests != 0;
+        return;
+    }
     const attachment::Requests::Step step = c.requests.on(message, {c.word(), c.phase == Phase::kWaiting, c.stays});
     if (step.say) say(id, *step.say);
     if (std::holds_alternative<std::monostate>(step.todo)) return;
@@ -377,6 +388,8 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
     c.helper_busy = true;
     const Duration time = time_for(id, step.todo);
     if (time.ns == 0) return helper_is_done(id);
+    c.helper_keeps_open.emplace(&c.page->gates);
+    heed_gates();
     schedule(Pending::Kind::kHelperDone, id, time);
 }
 
@@ -414,6 +427,8 @@ void Simulation::helper_is_done(ClientId id) {
     if (at_boundary && !c.stopped) cut_leg(id);
     if (c.helper_overdue) return;
     const attachment::Request done = std::exchange(c.doing, {});
+    c.helper_keeps_open.reset();
+    expect_look_at_requests();
     const bool fails = std::holds_alternative<request::PageOut>(done) && options_.page_failure_share > 0 &&
                        random_.chance(options_.page_failure_share);
     c.helper_busy = false;

@@ -51,7 +51,7 @@ void Simulation::stop_running(ClientId id) {
 /// Updates the work of all running clients to now, and their speed and finish to who runs.
 void Simulation::update_rates() {
     double demand = 0;
-    for (ClientId id : runners_) demand += occupancy(id);
+    for (ClientId id : runners_) demand += client(id).gated ? 0 : occupancy(id);
     const double rate = demand > 1.0 ? 1.0 / demand : 1.0;
     const double elapsed_ns = static_cast<double>((now() - rates_at_).ns);
     if (!runners_.empty()) result_.busy += now() - rates_at_;
@@ -59,10 +59,11 @@ void Simulation::update_rates() {
     for (ClientId id : runners_) {
         SimulatedClient& c = at(id);
         c.work_ns += elapsed_ns * c.rate;
-        c.rate = rate;
+        c.rate = c.gated ? 0 : rate;
         const double left_ns =
             static_cast<double>(c.leg) * static_cast<double>(jobs_[index_of(id)].iteration_time.ns) - c.work_ns;
-        c.finish = now() + nanoseconds(static_cast<std::int64_t>(std::ceil(std::max(left_ns, 0.0) / rate)));
+        c.finish =
+            c.gated ? kNever : now() + nanoseconds(static_cast<std::int64_t>(std::ceil(std::max(left_ns, 0.0) / rate)));
     }
 }
 

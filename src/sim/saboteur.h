@@ -25,6 +25,8 @@ public:
         if (client && client->lane != kNoLane) engine_.lanes_.at(client->lane).beside = beside;
     }
 
+    void forget_budget() { engine_.gates_.lately_.clear(); }
+
 private:
     Engine& engine_;
 };

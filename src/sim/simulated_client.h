@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "attachment/asking.h"
+#include "attachment/request_marks.h"
 #include "attachment/requests.h"
 #include "attachment/turn_steps.h"
 #include "base/bytes.h"
@@ -64,6 +65,18 @@ struct SimulatedClient {
     attachment::Request doing;
     bool helper_busy = false;
     bool helper_overdue = false;  ///< it would be done, but the process is stopped, or it has to wait for a boundary
+
+    // Its gate and its requests, on a device that has gates.
+    attachment::RequestMarks marks{page->gates};
+    std::optional<attachment::RequestMarks::Mark> request;  ///< that its thread answers
+    std::deque<attachment::RequestMarks::Mark> ending;      ///< requests that the device still works on
+    bool puts_gates = false;
+    bool marks_requests = false;
+    bool gated = false;                         ///< its work on the device stands at a closed gate
+    std::uint32_t gate_seen = GatePage::kOpen;  ///< the gate's word when the simulation last looked ...
+    Instant gate_closed_at{};                   ///< ... and when it was closed
+    std::optional<KeepGateOpen> drain_keeps_open;
+    std::optional<KeepGateOpen> helper_keeps_open;
 
     // Its turn, as granted.
     LaneId lane = kNoLane;

@@ -27,6 +27,7 @@ Statistics operator+(Statistics sum, const Statistics& more) {
     sum.rehomings += more.rehomings;
     sum.reservations += more.reservations;
     sum.fallbacks += more.fallbacks;
+    sum.gate_closings += more.gate_closings;
     sum.reserved_peak = std::max(sum.reserved_peak, more.reserved_peak);
     return sum;
 }
@@ -65,6 +66,7 @@ void Simulation::kill_service(Duration down_for) {
     shell_.reset();
     world_.cut_connections();
     unheard_.clear();
+    look_at_requests_ = kNever;
     lose_service_of_runners();
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
         if (clients()[i].here()) lose_service(ClientId(i));
@@ -108,7 +110,7 @@ bool Simulation::step() {
     }
     const Instant finish = next_finish();
     const Instant pending = queue_.empty() ? kNever : queue_.top().at;
-    const Instant tick_at = shell_ ? std::min(shell_->due(), next_poll()) : kNever;
+    const Instant tick_at = shell_ ? std::min({shell_->due(), next_poll(), std::max(look_at_requests_, now())}) : kNever;
     const Instant next = std::min({finish, pending, tick_at});
     // The shell may look at stopped processes forever.
     constexpr std::size_t kIdleTicksMost = 50;
@@ -161,6 +163,8 @@ void Simulation::sabotage(const Event& event) {
     const auto* set_class = std::get_if<event::SetClass>(&event);
     if (set_class && !set_class->interactive && goes_wrong(Fault::kStaysBeside))
         saboteur.set_beside(set_class->client, true);
+    const auto* requests = std::get_if<event::Requests>(&event);
+    if (requests && goes_wrong(Fault::kForgetsBudget)) saboteur.forget_budget();
 }
 
 void Simulation::happen(const Pending& pending) {
@@ -190,6 +194,9 @@ void Simulation::happen(const Pending& pending) {
         case Kind::kBegin: return begin(id);
         case Kind::kWake: return look_at_word(id);
         case Kind::kDrained: return settle(id, /*drained=*/true);
+        case Kind::kRequestDone: return request_is_done(id);
+        case Kind::kGateHolds: return gate_holds(id);
+        case Kind::kLookAtGate: return look_at_gate(id);
         case Kind::kHelperDone: return helper_is_done(id);
         case Kind::kEndAttachment: return end_attachment(id);
         case Kind::kReattach: return reattach(id);
@@ -278,6 +285,7 @@ void Simulation::recorded(const Event& event, Instant when, std::span<const Acti
         } else {
             SALUS_CHECK(!std::holds_alternative<action::Drop>(action), "simulated clients keep to the protocol");
         }
+        if (options_.fault != Fault::kNone) sabotage_gates(action);
     }
     if (options_.fault != Fault::kNone) sabotage(event);
     note_memory();
@@ -326,6 +334,7 @@ void Simulation::hear_message(ClientId id) {
 
 void Simulation::tick() {
     ++idle_ticks_;
+    look_at_requests_ = kNever;
     with_shell([&] { shell_->tick(); });
     forget_what_is_known();
 }

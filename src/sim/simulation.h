@@ -67,6 +67,10 @@ enum class Fault : std::uint8_t {
     kForgetsWish,        ///< the engine forgets that a client wants to run
     kForgetsClass,       ///< the engine lets an interactive client take turns although there is memory for a lane beside
     kStaysBeside,        ///< the engine leaves a client that became batch in its lane beside
+    kKeepsGateClosed,    ///< a client's gate is not opened with the others
+    kClosesEveryGate,    ///< an interactive client's gate is closed, too
+    kForgetsBudget,      ///< the engine forgets how long gates have been closed
+    kLosesAnswer,        ///< the service is not told that a request was answered
 };
 
 struct SimulationOptions {
@@ -74,6 +78,7 @@ struct SimulationOptions {
     Duration switch_cost = microseconds(145);  ///< lost when a lane changes hands (H200 without MPS)
     double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
     Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this time
+    Duration gate_delay = microseconds(500);   ///< until a client's work comes to a gate that was closed
     Duration notice_delay_max;                 ///< the swarm: wake-ups and notifications take up to this time
     bool asynchronous = false;                 ///< the device still works when an iteration has ended, as a GPU does
     bool min_turn_is_fixed = true;             ///< else it follows the cost of turns
@@ -172,6 +177,9 @@ private:
             kMessage,        ///< a message of the client reaches the service
             kClosed,         ///< the service sees the client's connection closed
             kExited,         ///< the service sees the end of the client's process
+            kRequestDone,    ///< the device has finished a request of the client
+            kGateHolds,      ///< the client's work on the device comes to its closed gate
+            kLookAtGate,     ///< the client looks whether its gate has been closed for too long
             kEndAttachment,  ///< the client, whose service is gone, tries to leave its lane
             kReattach,       ///< the client looks for a service
             kServiceStarts,
@@ -198,6 +206,7 @@ private:
         call();
         withdraw_ended_jobs();
         take_in_news();
+        heed_gates();
         look_after_processes();
         for (Observer* observer : observers_) observer->after_call(*this);
     }
@@ -261,6 +270,17 @@ private:
     Duration transfer_time(Bytes bytes);
     void helper_is_done(ClientId id);
 
+    // ---- gates.cpp: gates and requests ----
+    void request_begins(ClientId id);
+    void request_ends(ClientId id);
+    void request_is_done(ClientId id);
+    void heed_gates();
+    void gate_holds(ClientId id);
+    void look_at_gate(ClientId id);
+    void disarm(ClientId id);
+    void expect_look_at_requests();
+    void sabotage_gates(const Action& action);
+
     // ---- running.cpp: who runs how fast ----
     void run_leg(ClientId id, Duration overhead);
     void cut_leg(ClientId id);
@@ -303,7 +323,8 @@ private:
     std::uint64_t next_order_ = 0;
     std::size_t next_disturbance_ = 0;
     std::size_t ended_ = 0;
-    std::size_t idle_ticks_ = 0;  ///< ticks of the shell in a row without an event
+    Instant look_at_requests_ = kNever;  ///< when the service finds that requests have ended or gates were opened
+    std::size_t idle_ticks_ = 0;         ///< ticks of the shell in a row without an event
 };
 
 }  // namespace salus::sim

@@ -181,7 +181,11 @@ std::span<const Canary> all_canaries() {
                                      Canary{"forgets-memory", nullptr, Fault::kForgetsMemory},
                                      Canary{"forgets-wish", nullptr, Fault::kForgetsWish},
                                      Canary{"forgets-class", nullptr, Fault::kForgetsClass},
-                                     Canary{"stays-beside", nullptr, Fault::kStaysBeside}};
+                                     Canary{"stays-beside", nullptr, Fault::kStaysBeside},
+                                     Canary{"keeps-gate-closed", nullptr, Fault::kKeepsGateClosed},
+                                     Canary{"closes-every-gate", nullptr, Fault::kClosesEveryGate},
+                                     Canary{"forgets-budget", nullptr, Fault::kForgetsBudget},
+                                     Canary{"loses-answer", nullptr, Fault::kLosesAnswer}};
     return canaries;
 }
 

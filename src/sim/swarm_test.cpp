@@ -61,6 +61,7 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
         sum.rehomings += s.rehomings;
         sum.revokes += s.revokes;
         sum.lane_resizes += s.lane_resizes;
+        sum.gate_closings += s.gate_closings;
         for (const JobResult& job : result.run.jobs) {
             killed += job.outcome == Outcome::kKilled ? 1u : 0u;
             denied += job.outcome == Outcome::kDenied ? 1u : 0u;
@@ -75,6 +76,7 @@ TEST_F(Swarm, PassesAndExercisesWhatItIsFor) {
     EXPECT_GT(sum.rehomings, 10u);
     EXPECT_GT(sum.revokes, 1000u);
     EXPECT_GT(sum.lane_resizes, 1000u);
+    EXPECT_GT(sum.gate_closings, 1000u);
     EXPECT_GT(killed, 100u);
     EXPECT_GT(denied, 100u);
     EXPECT_GT(refused, 10u);
@@ -104,7 +106,7 @@ TEST_F(Swarm, DrawsEveryKindOfEvent) {
 }
 
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 15u) << "three policies, eight faults of shell and protocol, four of the engine";
+    ASSERT_EQ(all_canaries().size(), 19u) << "three policies, eleven faults of shell and protocol, five of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;

@@ -69,6 +69,7 @@ private:
     std::string_view name() const override { return is_gpu_ ? "gpu" : "host"; }
     std::string identity() const override { return {}; }
     Bytes capacity() const override { return capacity_; }
+    bool has_gates() const override { return is_gpu_; }
     Result<bool> provide(LaneId lane, Bytes size) override;
     std::size_t pieces_for(Bytes size) const override;
     void trim(LaneId lane, Bytes size) override;

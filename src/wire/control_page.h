@@ -11,7 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "wire/gate_page.h"
+
 namespace salus {
+
+/// What the kernel and the device's driver map and pin as one.
+inline constexpr std::size_t kMemoryPage = 4096;
 
 struct ControlPage {
     alignas(64) std::atomic<std::uint64_t> word{0};  ///< control_word.h
@@ -46,10 +51,12 @@ struct ControlPage {
     std::atomic<std::uint64_t> page_outs{0};
     std::atomic<std::uint64_t> launches{0};            ///< of a client that takes turns by launches
     std::atomic<std::uint64_t> boundaries_delayed{0};  ///< hand-overs put off because a block could not be moved out
+
+    alignas(kMemoryPage) GatePage gates;
 };
 
-inline constexpr std::size_t kControlPageSize = 4096;
-static_assert(sizeof(ControlPage) <= kControlPageSize);
+inline constexpr std::size_t kControlPageSize = 2 * kMemoryPage;
+static_assert(sizeof(ControlPage) == kControlPageSize && sizeof(GatePage) <= kMemoryPage);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 }  // namespace salus

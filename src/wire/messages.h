@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 4;
+inline constexpr std::uint16_t kVersion = 5;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -147,6 +147,12 @@ struct PageIn {
 struct Hurry {
     static constexpr std::uint16_t kType = 31;
 };
+/// Put gates into the streams from now on, or mark requests and signal each, or neither: Note [Gates] in gate_page.h.
+struct Arm {
+    static constexpr std::uint16_t kType = 32;
+    std::uint16_t gates = 0;
+    std::uint16_t requests = 0;
+};
 /// The client could never fit on the device: its begin() fails from now on.
 struct Refuse {
     static constexpr std::uint16_t kType = 29;
@@ -254,7 +260,7 @@ struct Answer {
 };
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, Welcome, Sorry,
-                             LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Refuse, Run,
+                             LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm, Refuse, Run,
                              Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace, StopService,
                              PauseJob, ResumeJob, KillJob, SetJob, Answer>;
 

@@ -41,6 +41,7 @@ auto fields(const NeedAnswer& m) { return std::tuple(m.need, m.given, m.persiste
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Hurry&) { return std::tuple(); }
+auto fields(const Arm& m) { return std::tuple(m.gates, m.requests); }
 auto fields(const Interrupted&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
@@ -104,6 +105,7 @@ std::vector<Message> examples() {
             PageOut{},
             PageIn{},
             Hurry{},
+            Arm{1, 0},
             Refuse{kLarge, kLarge + 1},
             run,
             Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "device/cuda/gpu.h"
+#include "wire/gate_page.h"
 
 namespace salus::device::cuda {
 
@@ -12,6 +13,7 @@ struct ClientContext {
     Context context = nullptr;
     AllocationProperties properties{};
     AccessDescription access{};
+    GatePage* gates = nullptr;  ///< this process's
 };
 
 /// Makes our context the calling thread's current one while it lives. The helper has no context, and a script may have made
@@ -34,10 +36,14 @@ private:
     bool changed_ = false;
 };
 
+/// Whether the process's gate is kept open for these calls: for all that wait for work on the device.
+enum class Gate : bool { kKeptOpen, kAsItIs };
+
 /// As above; the thread may also make calls that would otherwise spoil a graph capture, here or in another thread.
 class ContextScope {
 public:
-    explicit ContextScope(const ClientContext& client) : in_context_(client), driver_(*client.driver) {
+    explicit ContextScope(const ClientContext& client, Gate gate = Gate::kKeptOpen)
+        : open_(gate == Gate::kKeptOpen ? client.gates : nullptr), in_context_(client), driver_(*client.driver) {
         driver_.exchange_capture_mode(&mode_);
     }
     ~ContextScope() { driver_.exchange_capture_mode(&mode_); }
@@ -45,6 +51,7 @@ public:
     ContextScope& operator=(const ContextScope&) = delete;
 
 private:
+    KeepGateOpen open_;
     InContext in_context_;
     const Driver& driver_;
     int mode_ = kCaptureModeRelaxed;

@@ -24,10 +24,10 @@ public:
 
 }  // namespace
 
-Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory() {
+Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory(GatePage* gates) {
     const Result<const cuda::Driver*> driver = cuda::driver();
     if (!driver) return Error{driver.error()};
-    cuda::ClientContext context{driver.value(), nullptr, {}, {}};
+    cuda::ClientContext context{driver.value(), nullptr, {}, {}, gates};
     const cuda::Status status = driver.value()->get_current(&context.context);
     if (status != cuda::kSuccess || !context.context) return Error{"this thread has no context on the GPU"};
     auto device = std::make_unique<ClientDevice>();
@@ -35,15 +35,16 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory() {
     device->lane = std::make_unique<NoLane>();
     device->own = std::make_unique<NoMemory>();
     device->pace = make_cuda_pace(context);
+    device->gated_streams = make_cuda_gated_streams(context);
     device->fences = make_cuda_fences(context);
     return device;
 }
 
-Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid) {
+Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid, GatePage* gates) {
     const Result<cuda::Gpu> opened = cuda::open_gpu(uuid);
     if (!opened) return Error{opened.error()};
     const cuda::Gpu& gpu = opened.value();
-    cuda::ClientContext context{gpu.driver, nullptr, cuda::memory_of(gpu.ordinal), {}};
+    cuda::ClientContext context{gpu.driver, nullptr, cuda::memory_of(gpu.ordinal), {}, gates};
     context.access.location.id = gpu.ordinal;
     cuda::Status status = gpu.driver->retain_primary_context(&context.context, gpu.ordinal);
     if (status == cuda::kSuccess) status = gpu.driver->set_current(context.context);
@@ -60,6 +61,7 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, co
     device->lane = make_cuda_lane_window(context, std::move(lane).value(), size);
     device->own = make_cuda_private_window(context, std::move(own).value(), size);
     device->pace = make_cuda_pace(context);
+    device->gated_streams = make_cuda_gated_streams(context);
     device->fences = make_cuda_fences(context);
     return device;
 }

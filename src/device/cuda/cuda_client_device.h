@@ -12,13 +12,15 @@
 
 namespace salus::device {
 
-inline constexpr Traits kCudaTraits{.name = "cuda", .asynchronous = true, .has_contexts = true, .lane_unit = cuda::kPiece};
+inline constexpr Traits kCudaTraits{
+    .name = "cuda", .asynchronous = true, .has_contexts = true, .has_gates = true, .lane_unit = cuda::kPiece};
 
 /// Windows for the GPU with this UUID and this capacity. Creates the process's (primary) context on it, unless there is one.
 /// The error is one line.
-Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid);
+Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid,
+                                                              GatePage* gates = nullptr);
 
 /// Fences in the calling thread's current context, whichever that is, and windows of no size. REQUIRES: there is a context.
-Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory();
+Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory(GatePage* gates);
 
 }  // namespace salus::device

@@ -15,5 +15,7 @@ std::unique_ptr<PrivateWindow> make_cuda_private_window(const cuda::ClientContex
                                                         std::uint64_t size);
 std::unique_ptr<Fences> make_cuda_fences(const cuda::ClientContext& context);
 std::unique_ptr<Pace> make_cuda_pace(const cuda::ClientContext& context);
+/// None without a page for gates.
+std::unique_ptr<GatedStreams> make_cuda_gated_streams(const cuda::ClientContext& context);
 
 }  // namespace salus::device

@@ -1,0 +1,71 @@
+#include "client/gate_keeper.h"
+
+#include <utility>
+
+namespace salus::client {
+namespace {
+
+/// Of the calling thread. A process has one client, so it is not kept per client.
+struct ThreadsGates {
+    device::Stream gated = 0;    ///< the stream of its last launch while gates were put in ...
+    unsigned launches = 0;       ///< ... its launches on it since that was last told ...
+    unsigned launches_left = 0;  ///< ... and how many more may come
+    device::Stream stream = 0;   ///< of its last launch for a request
+    bool launched = false;       ///< there was one, for the request that it has begun
+};
+constinit thread_local ThreadsGates tls;
+
+}  // namespace
+
+void GateKeeper::arm(bool gates, bool requests) {
+    if (!streams_) return;
+    if ((gates || requests) && !prepared_) prepared_ = streams_->prepare();
+    puts_gates_ = gates && prepared_;
+    marks_requests_ = requests && prepared_;
+}
+
+void GateKeeper::disarm() {
+    puts_gates_ = marks_requests_ = false;
+    page_.open();
+}
+
+void GateKeeper::look(std::uint64_t now_ns) {
+    const std::uint32_t word = page_.gate.load(std::memory_order_acquire);
+    if (std::exchange(closed_word_, word) != word) closed_since_ns_ = now_ns;
+    if (!GatePage::is_open(word) && now_ns - closed_since_ns_ >= static_cast<std::uint64_t>(kGateClosedMost.ns))
+        page_.open();
+}
+
+void GateKeeper::stay_open() {
+    page_.keeps_open.fetch_add(1);
+    page_.open();
+}
+
+void GateKeeper::stream_ends(device::Stream stream) {
+    if (streams_ && prepared_) streams_->forget(stream);
+}
+
+/// Most launches go to the stream of the thread's last one, and need no lock.
+void GateKeeper::put_gate_if_due(device::Stream stream) {
+    if (std::exchange(tls.gated, stream) != stream) tls.launches = tls.launches_left = 0;
+    ++tls.launches;
+    if (tls.launches < tls.launches_left) return;
+    tls.launches_left = streams_->pass(stream, std::exchange(tls.launches, 0));
+}
+
+void GateKeeper::note_stream(device::Stream stream) {
+    tls.stream = stream;
+    tls.launched = true;
+}
+
+GateKeeper::Request GateKeeper::mark() {
+    tls.launched = false;
+    return marks_.begin();
+}
+
+void GateKeeper::request_ends(const attachment::RequestMarks::Mark& mark) {
+    if (tls.launched && streams_->store_behind(tls.stream, marks_.done_word(mark), mark.number)) marks_.give_back(mark);
+    else marks_.end(mark);
+}
+
+}  // namespace salus::client

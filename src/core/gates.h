@@ -1,0 +1,62 @@
+// When the gates of batch clients are closed.
+//
+// Note [When gates are closed]
+// While a request is in flight: a client beside the others (Note [Beside], turns.cpp) has begun to answer somebody, and has
+// not finished. Two limits keep the batch clients going, whatever requests do:
+// - of any second, gates are closed at most kBudget. Beyond that the device's own time slicing decides.
+// - they are closed at most kLongest at a time. A client that is stopped in mid-request looks like one that is slow.
+// After a limit they stay open until another request begins.
+//
+// A request that itself waits, for memory or for its lane, is not in flight: what it waits for may stand behind a gate. A
+// client that answers by many short calls (a text, word by word) has one request to the gates: they stay closed for kHold
+// after a call if the one before came as soon.
+#pragma once
+
+#include <deque>
+
+#include "base/time.h"
+
+namespace salus {
+
+class Gates {
+public:
+    static constexpr Duration kWindow = seconds(1);
+    static constexpr Duration kBudget = milliseconds(250);
+    static constexpr Duration kLongest = milliseconds(120);
+    static constexpr Duration kHold = milliseconds(1);
+    static constexpr Duration kLeast = milliseconds(2);  ///< what must be left of the budget to close them
+
+    bool are_closed() const { return closed_since_ != kNever; }
+    /// A request is in flight for which they have not been closed, and opened again by a limit.
+    bool are_wanted() const { return wanted_; }
+    /// When they are to be looked at again, at the latest.
+    Instant deadline() const;
+    /// Of the last second.
+    Duration closed_lately(Instant now) const;
+    Duration closed_in_total(Instant now) const;
+
+    /// Another request has begun.
+    void request_begins() { wanted_ = true; }
+    /// A client that asks again soon has just finished a request.
+    void hold(Instant now) { hold_until_ = now + kHold; }
+    /// True: they were closed, or opened, by this. `in_flight`: any request is; `of_use`: a batch client runs.
+    bool decide(bool in_flight, bool of_use, Instant now);
+
+private:
+    friend class Saboteur;  // breaks them for the swarm's canaries: sim/saboteur.h
+
+    struct Span {
+        Instant from, to;
+    };
+    void open(Instant now);
+
+    bool wanted_ = false;
+    Instant closed_since_ = kNever;
+    Instant closed_until_ = kNever;  ///< at the latest
+    Instant hold_until_{};
+    bool holds_ = false;       ///< closed for nobody but who may ask again
+    std::deque<Span> lately_;  ///< closed, within the last second
+    Duration total_;
+};
+
+}  // namespace salus

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "device/cuda/cuda_windows.h"
+
+namespace salus::device {
+namespace {
+
+/// Puts gates into streams, each after so many launches that the device takes about kBetweenGatesUs for them: a gate takes
+/// the device some 10 us, and a request waits for the next gate. The host runs ahead, so its clock says nothing of the
+/// device's time; two events now and then do.
+class CudaGatedStreams : public GatedStreams {
+public:
+    explicit CudaGatedStreams(const cuda::ClientContext& context) : context_(context) {}
+    ~CudaGatedStreams() override {
+        const cuda::ContextScope scope(context_);
+        for (auto& [stream, track] : tracks_) track.measure.destroy(driver());
+    }
+    CudaGatedStreams(const CudaGatedStreams&) = delete;
+    CudaGatedStreams& operator=(const CudaGatedStreams&) = delete;
+
+    bool prepare() override {
+        const std::lock_guard lock(mutex_);
+        if (page_) return true;
+        if (!driver().stream_wait_value || !driver().stream_write_value || !driver().host_register ||
+            !driver().host_get_device_pointer) {
+            return false;
+        }
+        const cuda::ContextScope scope(context_);
+        GatePage* const page = context_.gates;
+        cuda::Address address = 0;
+        if (driver().host_register(page, sizeof *page, cuda::kHostRegisterDeviceMap) != cuda::kSuccess) return false;
+        if (driver().host_get_device_pointer(&address, page, 0) != cuda::kSuccess) return false;
+        page_ = address;
+        return true;
+    }
+
+    unsigned pass(Stream stream, unsigned launches) override {
+        const std::lock_guard lock(mutex_);
+        Track& track = tracks_[stream];
+        track.launches += launches;
+        if (track.launches < track.launches_a_gate) return track.launches_a_gate - track.launches;
+        put_gate(track, reinterpret_cast<cuda::Stream>(stream));
+        track.launches = 0;
+        return track.launches_a_gate;
+    }
+
+    bool store_behind(Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
+        const auto on = reinterpret_cast<cuda::Stream>(stream);
+        return !captures(on) && driver().stream_write_value(on, address_of(word), number, 0) == cuda::kSuccess;
+    }
+
+    void forget(Stream stream) override {
+        const std::lock_guard lock(mutex_);
+        const auto found = tracks_.find(stream);
+        if (found == tracks_.end()) return;
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
+        found->second.measure.destroy(driver());
+        tracks_.erase(found);
+    }
+
+private:
+    static constexpr float kBetweenGatesUs = 1000;
+    static constexpr unsigned kLaunchesMax = 4096;
+
+    /// The device's time from one gate to the next. One measurement at a time: an event can be recorded again only when it
+    /// has passed, and the device may be many gates behind.
+    struct Measure {
+        cuda::Event from = nullptr, to = nullptr;
+        unsigned launches = 0;  ///< between them
+        enum class Stage : std::uint8_t { kIdle, kBegun, kInFlight } stage = Stage::kIdle;
+
+        void destroy(const cuda::Driver& driver) {
+            for (const cuda::Event event : {from, to}) {
+                if (event) driver.event_destroy(event);
+            }
+        }
+    };
+    struct Track {
+        unsigned launches = 0;  ///< since the last gate
+        unsigned launches_a_gate = 32;
+        float launch_us = 0;  ///< what the device takes for one
+        Measure measure;
+    };
+
+    const cuda::Driver& driver() const { return *context_.driver; }
+
+    cuda::Address address_of(const std::atomic<std::uint32_t>& word) const {
+        return page_ + static_cast<cuda::Address>(reinterpret_cast<const std::byte*>(&word) -
+                                                  reinterpret_cast<const std::byte*>(context_.gates));
+    }
+
+    /// A stream that captures, or whose state the driver does not tell, gets nothing of ours.
+    bool captures(cuda::Stream stream) const {
+        int capturing = 0;
+        return driver().stream_is_capturing(stream, &capturing) != cuda::kSuccess || capturing != 0;
+    }
+
+    void put_gate(Track& track, cuda::Stream stream) {
+        cuda::Context current = nullptr;  // a stream's handle means something in its own context only
+        if (driver().get_current(&current) != cuda::kSuccess || current != context_.context) return;
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
+        if (captures(stream)) return;
+        driver().stream_wait_value(stream, address_of(context_.gates->gate), GatePage::kOpen, cuda::kWaitAnd);
+        measure(track, stream);
+    }
+
+    void measure(Track& track, cuda::Stream stream) {
+        Measure& m = track.measure;
+        using Stage = Measure::Stage;
+        const auto record = [&](cuda::Event& event) {
+            if (!event && driver().event_create(&event, 0) != cuda::kSuccess) return false;
+            return driver().event_record(event, stream) == cuda::kSuccess;
+        };
+        if (m.stage == Stage::kBegun) {
+            m.launches = track.launches;
+            m.stage = record(m.to) ? Stage::kInFlight : Stage::kIdle;
+        } else if (m.stage == Stage::kInFlight) {
+            const cuda::Status status = driver().event_query(m.to);
+            if (status == cuda::kNotReady) return;
+            m.stage = Stage::kIdle;
+            float ms = 0;
+            if (status == cuda::kSuccess && driver().event_elapsed(&ms, m.from, m.to) == cuda::kSuccess)
+                learn(track, ms * 1000 / static_cast<float>(m.launches));
+        }
+        if (m.stage == Stage::kIdle && record(m.from)) m.stage = Stage::kBegun;
+    }
+
+    /// A closed gate, or a host that is late, makes launches look long. So short times count for more.
+    static void learn(Track& track, float launch_us) {
+        const float before = track.launch_us;
+        if (before == 0) track.launch_us = launch_us;
+        else track.launch_us += (launch_us - before) / (launch_us < before ? 2.0f : 16.0f);
+        const float wanted = kBetweenGatesUs / std::max(track.launch_us, 0.1f);
+        track.launches_a_gate = static_cast<unsigned>(std::clamp(wanted, 1.0f, static_cast<float>(kLaunchesMax)));
+    }
+
+    cuda::ClientContext context_;
+    cuda::Address page_ = 0;  ///< for the device; set before anybody puts gates in
+    std::mutex mutex_;        ///< held for moments, or while the driver takes no more launches
+    std::map<Stream, Track> tracks_;
+};
+
+}  // namespace
+
+std::unique_ptr<GatedStreams> make_cuda_gated_streams(const cuda::ClientContext& context) {
+    return context.gates ? std::make_unique<CudaGatedStreams>(context) : nullptr;
+}
+
+}  // namespace salus::device
