@@ -1,6 +1,4 @@
-// Memory by the older interfaces: cuMemAlloc and the like, in blocks that are mapped from the start; and registered memory
-// of the host.
-#include <algorithm>
+// Memory by the older interfaces: cuMemAlloc and the like, in blocks that are mapped from the start.
 
 #include "tests/standin/state.h"
 
@@ -102,34 +100,6 @@ Status free_async(Address start, Stream stream) {
                       free_block(start);
                       return true;
                   }});
-}
-
-Status host_register(void* start, std::size_t size, unsigned flags) {
-    SALUS_STANDIN_ENTER(host_register, kContext);
-    SALUS_STANDIN_TRY(refuse_unsafe());
-    SALUS_STANDIN_REQUIRE(start && size > 0 && (flags & ~0xfu) == 0);
-    const auto address = reinterpret_cast<Address>(start);
-    const auto after = state.registered.lower_bound(address + size);
-    if (after != state.registered.begin()) {
-        const auto before = std::prev(after);
-        if (before->first + before->second > address) return kAlreadyRegistered;
-    }
-    state.registered[address] = size;
-    return kSuccess;
-}
-
-Status host_unregister(void* start) {
-    SALUS_STANDIN_ENTER(host_unregister, kContext);
-    SALUS_STANDIN_TRY(refuse_unsafe());
-    SALUS_STANDIN_REQUIRE(start);
-    return state.registered.erase(reinterpret_cast<Address>(start)) == 1 ? kSuccess : kNotRegistered;
-}
-
-Status host_address(Address* address, void* start, unsigned flags) {
-    SALUS_STANDIN_ENTER(host_address, kContext);
-    SALUS_STANDIN_REQUIRE(address && flags == 0 && is_registered(reinterpret_cast<Address>(start), 1));
-    *address = reinterpret_cast<Address>(start);
-    return kSuccess;
 }
 
 }  // namespace salus::standin

@@ -52,6 +52,7 @@ Status end(Entered& entered, DeviceContext& context) {
     std::erase_if(state.runnable_graphs, is_its);
     std::erase_if(state.kernels, [&](const auto& kernel) { return state.modules.at(kernel.second).context == &context; });
     std::erase_if(state.modules, is_its);
+    std::erase_if(state.registered, is_its);
     std::vector<Address> blocks;
     for (const auto& [start, mapping] : state.mappings) {
         if (mapping.owner == &context) blocks.push_back(start);

@@ -11,6 +11,9 @@
 namespace salus::standin {
 namespace {
 
+constexpr int kAttributeWaitNor = 123;  ///< streams wait for a word by CU_STREAM_WAIT_VALUE_NOR, too
+constexpr int kAttributesThatItHas[] = {kAttributeVirtualMemory, kAttributeDescriptorHandles, kAttributeWaitNor};
+
 /// The devices that CUDA_VISIBLE_DEVICES leaves: those before the first that there is none of.
 std::vector<int> visible_devices() {
     std::vector<int> all, visible;
@@ -121,7 +124,7 @@ Status device_total_memory(std::size_t* bytes, Ordinal device) {
 Status device_attribute(int* value, int attribute, Ordinal device) {
     SALUS_STANDIN_ENTER(device_attribute, kInitialised);
     if (!context_of(device)) return kInvalidDevice;
-    *value = attribute == kAttributeVirtualMemory || attribute == kAttributeDescriptorHandles;
+    *value = std::ranges::find(kAttributesThatItHas, attribute) != std::end(kAttributesThatItHas);
     return kSuccess;
 }
 

@@ -57,9 +57,6 @@ struct LaunchConfiguration {  ///< CUlaunchConfig
       (Address * start, std::size_t * pitch, std::size_t width, std::size_t height, unsigned element_size))                 \
     X(allocate_managed, "cuMemAllocManaged", (Address * start, std::size_t size, unsigned flags))                           \
     X(free_memory, "cuMemFree_v2", (Address start))                                                                         \
-    X(host_register, "cuMemHostRegister_v2", (void* start, std::size_t size, unsigned flags))                               \
-    X(host_unregister, "cuMemHostUnregister", (void* start))                                                                \
-    X(host_address, "cuMemHostGetDevicePointer_v2", (Address * address, void* start, unsigned flags))                       \
     X(stream_create_with_priority, "cuStreamCreateWithPriority", (Stream * stream, unsigned flags, int priority))           \
     X(event_elapsed_v2, "cuEventElapsedTime_v2", (float* milliseconds, Event start, Event end))                             \
     X(graph_instantiate, "cuGraphInstantiateWithFlags", (RunnableGraph * runnable, Graph graph, unsigned long long flags))  \
@@ -93,12 +90,16 @@ struct LaunchConfiguration {  ///< CUlaunchConfig
                                 (Address * start, std::size_t size, Stream stream))                                         \
     SALUS_STANDIN_BOTH_FLAVOURS(X, free_async, "cuMemFreeAsync", "_ptsz", (Address start, Stream stream))                   \
     SALUS_STANDIN_BOTH_FLAVOURS(X, stream_query, "cuStreamQuery", "_ptsz", (Stream stream))                                 \
-    SALUS_STANDIN_BOTH_FLAVOURS(X, stream_wait_value, "cuStreamWaitValue32_v2", "_ptsz",                                    \
-                                (Stream stream, Address address, std::uint32_t value, unsigned flags))                      \
-    SALUS_STANDIN_BOTH_FLAVOURS(X, stream_write_value, "cuStreamWriteValue32_v2", "_ptsz",                                  \
-                                (Stream stream, Address address, std::uint32_t value, unsigned flags))                      \
     SALUS_STANDIN_BOTH_FLAVOURS(X, capture_begin, "cuStreamBeginCapture_v2", "_ptsz", (Stream stream, int mode))            \
     SALUS_STANDIN_BOTH_FLAVOURS(X, capture_end, "cuStreamEndCapture", "_ptsz", (Stream stream, Graph * graph))              \
+    X(stream_wait_value_per_thread, "cuStreamWaitValue32_v2_ptsz",                                                          \
+      (Stream stream, Address word, std::uint32_t value, unsigned flags))                                                   \
+    SALUS_STANDIN_BOTH_FLAVOURS(X, stream_wait_value_v1, "cuStreamWaitValue32", "_ptsz",                                    \
+                                (Stream stream, Address word, std::uint32_t value, unsigned flags))                         \
+    X(stream_write_value_per_thread, "cuStreamWriteValue32_v2_ptsz",                                                        \
+      (Stream stream, Address word, std::uint32_t value, unsigned flags))                                                   \
+    SALUS_STANDIN_BOTH_FLAVOURS(X, stream_write_value_v1, "cuStreamWriteValue32", "_ptsz",                                  \
+                                (Stream stream, Address word, std::uint32_t value, unsigned flags))                         \
     X(copy_on_device_per_thread, "cuMemcpyDtoDAsync_v2_ptsz", (Address to, Address from, std::size_t size, Stream stream))  \
     X(stream_synchronize_per_thread, "cuStreamSynchronize_ptsz", (Stream stream))                                           \
     X(stream_wait_event_per_thread, "cuStreamWaitEvent_ptsz", (Stream stream, Event event, unsigned flags))                 \

@@ -1,7 +1,9 @@
 // A program on the stand-in GPU, for tests: it has memory, streams and kernels.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "tests/standin/standin_fixture.h"
 
@@ -11,7 +13,8 @@ namespace salus::test {
 namespace error {
 inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kInvalidHandle = 400, kNotReady = 600;
 inline constexpr int kContextIsDestroyed = 709, kInvalidImage = 200, kIllegalState = 401, kNotFound = 500,
-                     kIllegalAddress = 700;
+                     kIllegalAddress = 700, kAlreadyRegistered = 712, kNotRegistered = 713, kNotSupported = 801;
+inline constexpr int kNotInitialised = 3;
 inline constexpr int kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureUnjoined = 904;
 inline constexpr int kCaptureIsolation = 905, kCaptureImplicit = 906, kCapturedEvent = 907, kCaptureWrongThread = 908;
 }  // namespace error
@@ -61,5 +64,16 @@ struct Program : Standin {
     }
     static unsigned char byte_of(Address address) { return *reinterpret_cast<volatile unsigned char*>(address); }
 };
+
+/// Whether a thread that calls the driver all the time gets no further.
+template <typename Count>
+bool comes_to_a_stand(const Count& count) {
+    for (int i = 0; i < 200; ++i) {
+        const int before = count;
+        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+        if (count == before) return true;
+    }
+    return false;
+}
 
 }  // namespace salus::test

@@ -1,6 +1,5 @@
 // Launches on the stand-in: kernels, stream flavours, full queues, device time.
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -9,8 +8,6 @@
 
 namespace salus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST_F(StandinTest, KernelsRunOnTheirStreamHoweverTheyAreLaunched) {
     in_process([] {
@@ -107,17 +104,6 @@ TEST_F(StandinTest, TheNullStreamIsTheThreadsOwnInThePerThreadFlavour) {
     });
 }
 
-/// Whether a thread that calls the driver all the time gets no further.
-template <typename Count>
-bool comes_to_a_stand(const Count& count) {
-    for (int i = 0; i < 200; ++i) {
-        const int before = count;
-        std::this_thread::sleep_for(50ms);
-        if (count == before) return true;
-    }
-    return false;
-}
-
 TEST_F(StandinTest, ALaunchIntoAFullQueueWaitsAndEverybodyElseWithIt) {
     environment["SALUS_STANDIN_QUEUE"] = "4";
     in_process([] {
@@ -195,32 +181,6 @@ TEST_F(StandinTest, EventsTellDeviceTime) {
         EXPECT_LE(milliseconds, -30.0f);
         EXPECT_EQ(gpu.event_synchronize(timeless), 0);
         EXPECT_EQ(gpu.event_elapsed(&milliseconds, begin, timeless), error::kInvalidHandle);
-    });
-}
-
-TEST_F(StandinTest, AStreamWaitsForAWordOfTheHost) {
-    in_process([] {
-        const Program gpu;
-        const auto stream = gpu.stream();
-        const auto start = gpu.block();
-        std::atomic<std::uint32_t> words[2] = {};
-        std::uint64_t gate = 0;
-        EXPECT_EQ(gpu.host_address(&gate, words, 0), error::kInvalidValue) << "not registered";
-        EXPECT_EQ(gpu.host_register(words, sizeof words, 0), 0);
-        EXPECT_EQ(gpu.host_register(words + 1, 4, 0), 712);
-        EXPECT_EQ(gpu.host_address(&gate, words, 0), 0);
-        EXPECT_EQ(gpu.stream_wait_value(stream, gate + 2, 1, 0), error::kInvalidValue) << "not aligned";
-        EXPECT_EQ(gpu.stream_wait_value(stream, gate + 8, 1, 0), error::kInvalidValue) << "not registered";
-        EXPECT_EQ(gpu.stream_wait_value(stream, gate, 1, 0), 0);
-        EXPECT_EQ(gpu.fill(start, 1, stream), 0);
-        EXPECT_EQ(gpu.stream_write_value(stream, gate + 4, 77, 0), 0);
-        EXPECT_EQ(gpu.stream_query(stream), error::kNotReady);
-        EXPECT_EQ(words[1], 0u);
-        words[0] = 1;  // to open it is one store
-        EXPECT_EQ(gpu.stream_synchronize(stream), 0);
-        EXPECT_EQ(words[1], 77u);
-        EXPECT_EQ(gpu.host_unregister(words), 0);
-        EXPECT_EQ(gpu.host_unregister(words), 713);
     });
 }
 

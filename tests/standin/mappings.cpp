@@ -16,13 +16,6 @@ Memory::~Memory() {
     drop(row);
 }
 
-bool is_registered(Address start, std::uint64_t size) {
-    auto range = state.registered.upper_bound(start);
-    if (range == state.registered.begin()) return false;
-    --range;
-    return start + size <= range->first + range->second;
-}
-
 bool may_access(Address start, std::uint64_t size, int access) {
     if (is_registered(start, size)) return true;
     auto mapping = state.mappings.upper_bound(start);

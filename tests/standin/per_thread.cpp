@@ -78,14 +78,24 @@ Status stream_query_per_thread(Stream stream) {
     return stream_query(stream);
 }
 
-Status stream_wait_value_per_thread(Stream stream, Address address, std::uint32_t value, unsigned flags) {
+Status stream_wait_value_per_thread(Stream stream, Address word, std::uint32_t value, unsigned flags) {
     const PerThreadFlavour here;
-    return stream_wait_value(stream, address, value, flags);
+    return stream_wait_value(stream, word, value, flags);
 }
 
-Status stream_write_value_per_thread(Stream stream, Address address, std::uint32_t value, unsigned flags) {
+Status stream_wait_value_v1_per_thread(Stream stream, Address word, std::uint32_t value, unsigned flags) {
     const PerThreadFlavour here;
-    return stream_write_value(stream, address, value, flags);
+    return stream_wait_value_v1(stream, word, value, flags);
+}
+
+Status stream_write_value_per_thread(Stream stream, Address word, std::uint32_t value, unsigned flags) {
+    const PerThreadFlavour here;
+    return stream_write_value(stream, word, value, flags);
+}
+
+Status stream_write_value_v1_per_thread(Stream stream, Address word, std::uint32_t value, unsigned flags) {
+    const PerThreadFlavour here;
+    return stream_write_value_v1(stream, word, value, flags);
 }
 
 Status capture_begin_per_thread(Stream stream, int mode) {

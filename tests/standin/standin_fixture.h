@@ -50,6 +50,7 @@ struct Standin : device::cuda::Driver {
     standin.member = reinterpret_cast<decltype(standin.member)>(library ? ::dlsym(library, symbol) : nullptr); \
     EXPECT_TRUE(standin.member) << symbol;
         SALUS_CUDA_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
+        SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
         SALUS_STANDIN_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
         SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_LOOK_UP)
 #undef SALUS_STANDIN_LOOK_UP

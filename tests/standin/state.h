@@ -36,7 +36,8 @@ namespace salus::standin {
 
 using namespace device::cuda;
 
-#define SALUS_STANDIN_ALL_FUNCTIONS(X) SALUS_CUDA_FUNCTIONS(X) SALUS_STANDIN_FUNCTIONS(X) SALUS_STANDIN_DRIVER_FUNCTIONS(X)
+#define SALUS_STANDIN_ALL_FUNCTIONS(X) \
+    SALUS_CUDA_FUNCTIONS(X) SALUS_CUDA_OPTIONAL_FUNCTIONS(X) SALUS_STANDIN_FUNCTIONS(X) SALUS_STANDIN_DRIVER_FUNCTIONS(X)
 
 // The driver's symbols under the names of Driver's members: a definition with other parameters does not compile.
 #define SALUS_STANDIN_DECLARE(member, symbol, parameters) extern "C" Status member parameters __asm__(symbol);
@@ -85,6 +86,11 @@ struct Mapping {
     int access = PROT_NONE;
     DeviceContext* owner = nullptr;  ///< if it is a block of cuMemAlloc or the like
     bool is_leaving = false;         ///< a stream will free it
+};
+/// The host's, registered: it is as long as its context is.
+struct HostMemory {
+    std::uint64_t size;
+    DeviceContext* context;
 };
 
 // --- work
@@ -164,8 +170,8 @@ struct State {
     std::map<Handle, std::shared_ptr<Memory>> handles;
     std::map<Address, std::uint64_t> reservations;
     std::map<Address, Mapping> mappings;
-    std::map<Address, std::uint64_t> registered;  ///< the host's memory
-    std::map<Stream, Queue> queues;               ///< a context's default stream under the context
+    std::map<Address, HostMemory> registered;
+    std::map<Stream, Queue> queues;  ///< a context's default stream under the context
     std::map<std::pair<DeviceContext*, std::thread::id>, Stream> streams_of_threads;
     std::map<Event, EventState> events;
     std::map<Module, LoadedModule> modules;
@@ -212,7 +218,7 @@ struct Entered {
     Queue* queue = nullptr;               \
     SALUS_STANDIN_TRY(find_queue(stream, &queue))
 
-// --- memory (mappings.cpp, blocks.cpp, copies.cpp)
+// --- memory (mappings.cpp, blocks.cpp, host_memory.cpp, copies.cpp)
 
 inline std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
 /// Whether it is memory of the host that the device may use, and that need not be copied at the call.

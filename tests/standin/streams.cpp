@@ -11,21 +11,6 @@ EventState* event_of(Event event) {
     return found == state.events.end() ? nullptr : &found->second;
 }
 
-// Of cuStreamWaitValue32: the word is at least the value, equal to it, shares a bit with it, or leaves one free with it.
-constexpr unsigned kWaitAtLeast = 0, kWaitEqual = 1, kWaitAnd = 2, kWaitNor = 3, kWaitFlush = 1u << 30;
-
-bool is_word(Address address, int access) {
-    return address % sizeof(std::uint32_t) == 0 && may_access(address, sizeof(std::uint32_t), access);
-}
-std::atomic_ref<std::uint32_t> word_at(Address address) {
-    return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(address));
-}
-bool is_met(std::uint32_t word, std::uint32_t value, unsigned relation) {
-    if (relation == kWaitAtLeast) return static_cast<std::int32_t>(word - value) >= 0;
-    if (relation == kWaitEqual) return word == value;
-    return relation == kWaitAnd ? (word & value) != 0 : ~(word | value) != 0;
-}
-
 Status create_stream(Stream* stream, unsigned flags) {
     SALUS_STANDIN_REQUIRE(stream && (flags & ~kStreamNonBlocking) == 0);
     *stream = new_handle();
@@ -89,29 +74,6 @@ Status stream_wait_event(Stream stream, Event event, unsigned flags) {
     SALUS_STANDIN_REQUIRE(flags == 0);
     if (queue->capture || found->capture) return capture_wait(*queue, *found);
     return submit(entered, *queue, {.awaited = found->record, .run = [] { return true; }});
-}
-
-Status stream_wait_value(Stream stream, Address address, std::uint32_t value, unsigned flags) {
-    SALUS_STANDIN_ENTER(stream_wait_value, kContext);
-    SALUS_STANDIN_FIND(queue, stream);
-    const unsigned relation = flags & ~kWaitFlush;
-    SALUS_STANDIN_REQUIRE(relation <= kWaitNor && is_word(address, PROT_READ));
-    // Should the word go away, it is the run that says so.
-    const auto is_ready = [=] { return !is_word(address, PROT_READ) || is_met(word_at(address), value, relation); };
-    return submit(entered, *queue, {.touches = {{address, sizeof value}}, .is_ready = is_ready, .run = [=] {
-                                        return is_word(address, PROT_READ);
-                                    }});
-}
-
-Status stream_write_value(Stream stream, Address address, std::uint32_t value, unsigned flags) {
-    SALUS_STANDIN_ENTER(stream_write_value, kContext);
-    SALUS_STANDIN_FIND(queue, stream);
-    SALUS_STANDIN_REQUIRE(flags <= 1 && is_word(address, PROT_WRITE));
-    return submit(entered, *queue, {.touches = {{address, sizeof value}}, .run = [=] {
-                                        if (!is_word(address, PROT_WRITE)) return false;
-                                        word_at(address).store(value);
-                                        return true;
-                                    }});
 }
 
 Status stream_is_capturing(Stream stream, int* status) {

@@ -44,7 +44,7 @@
     X(free_async_per_thread, cuMemFreeAsync, 11020, _ptsz)                   \
     X(host_register, cuMemHostRegister, 6050, )                              \
     X(host_unregister, cuMemHostUnregister, 4000, )                          \
-    X(host_address, cuMemHostGetDevicePointer, 3020, )                       \
+    X(host_get_device_pointer, cuMemHostGetDevicePointer, 3020, )            \
     X(memory_granularity, cuMemGetAllocationGranularity, 10020, )            \
     X(memory_create, cuMemCreate, 10020, )                                   \
     X(memory_release, cuMemRelease, 10020, )                                 \
@@ -78,8 +78,12 @@
     X(stream_synchronize_per_thread, cuStreamSynchronize, 7000, _ptsz)       \
     X(stream_wait_event, cuStreamWaitEvent, 3020, )                          \
     X(stream_wait_event_per_thread, cuStreamWaitEvent, 7000, _ptsz)          \
+    X(stream_wait_value_v1, cuStreamWaitValue32, 8000, )                     \
+    X(stream_wait_value_v1_per_thread, cuStreamWaitValue32, 8000, _ptsz)     \
     X(stream_wait_value, cuStreamWaitValue32, 11070, )                       \
     X(stream_wait_value_per_thread, cuStreamWaitValue32, 11070, _ptsz)       \
+    X(stream_write_value_v1, cuStreamWriteValue32, 8000, )                   \
+    X(stream_write_value_v1_per_thread, cuStreamWriteValue32, 8000, _ptsz)   \
     X(stream_write_value, cuStreamWriteValue32, 11070, )                     \
     X(stream_write_value_per_thread, cuStreamWriteValue32, 11070, _ptsz)     \
     X(stream_is_capturing, cuStreamIsCapturing, 10000, )                     \

@@ -25,10 +25,14 @@ Loaded load() {
         return loaded;
     }
     const auto look_up = [&](const char* symbol) { return behind_shim ? behind_shim(symbol) : ::dlsym(library, symbol); };
-#define SALUS_CUDA_LOOK_UP(member, symbol, parameters)                                        \
-    loaded.driver.member = reinterpret_cast<decltype(loaded.driver.member)>(look_up(symbol)); \
+#define SALUS_CUDA_LOOK_UP(member, symbol, parameters) \
+    loaded.driver.member = reinterpret_cast<decltype(loaded.driver.member)>(look_up(symbol));
+#define SALUS_CUDA_REQUIRE(member, symbol, parameters) \
     if (!loaded.driver.member) loaded.why_not = std::string("the CUDA driver is too old: it has no ") + symbol;
     SALUS_CUDA_FUNCTIONS(SALUS_CUDA_LOOK_UP)
+    SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_CUDA_LOOK_UP)
+    SALUS_CUDA_FUNCTIONS(SALUS_CUDA_REQUIRE)
+#undef SALUS_CUDA_REQUIRE
 #undef SALUS_CUDA_LOOK_UP
     return loaded;
 }

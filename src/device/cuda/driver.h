@@ -55,6 +55,9 @@ inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
+inline constexpr unsigned kHostRegisterDeviceMap = 2;  ///< the device may use the memory, too
+/// Of stream_wait_value: until (int32_t)(word - value) >= 0, word == value, or (word & value) != 0.
+inline constexpr unsigned kWaitGreaterOrEqual = 0, kWaitEqual = 1, kWaitAnd = 2;
 inline constexpr int kAttributeVirtualMemory = 102;  ///< virtual memory management is supported
 inline constexpr int kAttributeDescriptorHandles =
     103;  ///< ... and its memory can be passed to other processes as descriptors
@@ -104,9 +107,18 @@ inline constexpr int kAttributeDescriptorHandles =
     X(event_synchronize, "cuEventSynchronize", (Event event))                                                               \
     X(event_elapsed, "cuEventElapsedTime", (float* milliseconds, Event start, Event end))
 
+/// ... and those that a driver need not have: their members may be null.
+#define SALUS_CUDA_OPTIONAL_FUNCTIONS(X)                                                                                 \
+    X(stream_wait_value, "cuStreamWaitValue32_v2", (Stream stream, Address word, std::uint32_t value, unsigned flags))   \
+    X(stream_write_value, "cuStreamWriteValue32_v2", (Stream stream, Address word, std::uint32_t value, unsigned flags)) \
+    X(host_register, "cuMemHostRegister_v2", (void* start, std::size_t size, unsigned flags))                            \
+    X(host_unregister, "cuMemHostUnregister", (void* start))                                                             \
+    X(host_get_device_pointer, "cuMemHostGetDevicePointer_v2", (Address * address, void* start, unsigned flags))
+
 struct Driver {
 #define SALUS_CUDA_MEMBER(member, symbol, parameters) Status(*member) parameters = nullptr;
     SALUS_CUDA_FUNCTIONS(SALUS_CUDA_MEMBER)
+    SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_CUDA_MEMBER)
 #undef SALUS_CUDA_MEMBER
 
     /// CUDA_ERROR_OUT_OF_MEMORY and the like.

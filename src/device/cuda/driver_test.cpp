@@ -1,6 +1,13 @@
 #include "device/cuda/driver.h"
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -55,6 +62,9 @@ static_assert(AccessDescription{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(kHandleTypeDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(kWaitGreaterOrEqual == CU_STREAM_WAIT_VALUE_GEQ && kWaitEqual == CU_STREAM_WAIT_VALUE_EQ);
+static_assert(kWaitAnd == CU_STREAM_WAIT_VALUE_AND);
 static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 static_assert(kAttributeDescriptorHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 
@@ -63,6 +73,7 @@ using test::SameFunction;
 struct Symbols {
 #define SALUS_CUDA_SYMBOL(member, symbol, parameters) std::string_view member = symbol;
     SALUS_CUDA_FUNCTIONS(SALUS_CUDA_SYMBOL)
+    SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_CUDA_SYMBOL)
 #undef SALUS_CUDA_SYMBOL
 };
 
@@ -111,9 +122,15 @@ SALUS_CUDA_COMPARE(event_destroy, cuEventDestroy);
 SALUS_CUDA_COMPARE(event_record, cuEventRecord);
 SALUS_CUDA_COMPARE(event_query, cuEventQuery);
 SALUS_CUDA_COMPARE(event_synchronize, cuEventSynchronize);
+SALUS_CUDA_COMPARE(stream_wait_value, cuStreamWaitValue32);
+SALUS_CUDA_COMPARE(stream_write_value, cuStreamWriteValue32);
+SALUS_CUDA_COMPARE(host_register, cuMemHostRegister);
+SALUS_CUDA_COMPARE(host_unregister, cuMemHostUnregister);
+SALUS_CUDA_COMPARE(host_get_device_pointer, cuMemHostGetDevicePointer);
 
 #define SALUS_CUDA_IS_COMPARED(member, symbol, parameters) static_assert(member##_is_compared);
 SALUS_CUDA_FUNCTIONS(SALUS_CUDA_IS_COMPARED)
+SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_CUDA_IS_COMPARED)
 
 // The stand-in's, each with what there is of that name since that version.
 static_assert(sizeof(LaunchConfiguration) == sizeof(CUlaunchConfig));
@@ -136,6 +153,7 @@ SALUS_STANDIN_VERSIONS(SALUS_STANDIN_COMPARE)
 
 #define SALUS_STANDIN_IS_COMPARED(member, symbol, parameters) static_assert(member##_is_of_a_version);
 SALUS_CUDA_FUNCTIONS(SALUS_STANDIN_IS_COMPARED)
+SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_STANDIN_IS_COMPARED)
 SALUS_STANDIN_DRIVER_FUNCTIONS(SALUS_STANDIN_IS_COMPARED)
 
 #endif
@@ -145,6 +163,35 @@ TEST(Driver, TextOfAUuidIsThatOfNvidiaSmi) {
     EXPECT_EQ(
         text_of(Uuid{{0x0a, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f, 0x60, 0x71, 0x82, 0x93, 0xa4, 0xb5, 0xc6, 0xd7, 0xe8, 0xff}}),
         "GPU-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8ff");
+}
+
+/// The stand-in, with the optional functions under other names.
+void write_older_driver(const std::string& file) {
+    std::ifstream in(SALUS_STANDIN_DIR "/libcuda.so.1", std::ios::binary);
+    std::string library(std::istreambuf_iterator<char>(in), {});
+#define SALUS_CUDA_RENAME(member, symbol, parameters) \
+    for (auto at = library.find(symbol); at != std::string::npos; at = library.find(symbol, at)) library[at] = '_';
+    SALUS_CUDA_OPTIONAL_FUNCTIONS(SALUS_CUDA_RENAME)
+#undef SALUS_CUDA_RENAME
+    std::ofstream(file, std::ios::binary) << library;
+}
+
+TEST(Driver, AnOlderOneLacksOptionalFunctions) {
+    const std::string file = ::testing::TempDir() + "salus-older-driver-" + std::to_string(::getpid());
+    write_older_driver(file);
+    for (const bool is_older : {true, false}) {
+        const test::Part part({}, [&](const test::Line&) {
+            ASSERT_TRUE(::dlopen(is_older ? file.c_str() : SALUS_STANDIN_DIR "/libcuda.so.1", RTLD_NOW)) << ::dlerror();
+            const auto loaded = driver();
+            ASSERT_TRUE(loaded.ok()) << loaded.error();
+            EXPECT_EQ(loaded.value()->stream_wait_value == nullptr, is_older);
+            EXPECT_EQ(loaded.value()->stream_write_value == nullptr, is_older);
+            EXPECT_EQ(loaded.value()->host_register == nullptr, is_older);
+            EXPECT_EQ(loaded.value()->host_unregister == nullptr, is_older);
+            EXPECT_EQ(loaded.value()->host_get_device_pointer == nullptr, is_older);
+        });
+    }
+    std::filesystem::remove(file);
 }
 
 }  // namespace
