@@ -46,7 +46,7 @@ Words job_of(const std::string& persistent, const std::string& ephemeral, const 
 
 TEST(CudaSharing, SurvivorsAreEvacuatedAndResultsAreThoseOfRunningAlone) {
     const Words job = {"--persistent", "16MiB", "--ephemeral",  "48MiB", "--block", "8MiB",
-                       "--work",       "100",   "--iterations", "25",    "--touch", "pages"};
+                       "--work",       "100",   "--iterations", "40",    "--touch", "pages"};
     GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
     // The first keeps a block in every iteration: the next survivor lies in the piece that was evacuated for the last.
     const auto survives = [](int i) {

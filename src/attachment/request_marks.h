@@ -1,7 +1,6 @@
 // A client's requests, as marks on its gate page: Note [Gates] in wire/gate_page.h. Any thread; no I/O, no waiting.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 

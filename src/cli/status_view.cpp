@@ -198,6 +198,10 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
         cells.why = "takes turns: there is no memory to run beside the others";
     if (cells.why.empty() && !activity.class_reason.empty())
         cells.why = cells.client_class + ": " + printable(activity.class_reason);
+    if (const auto& requests = activity.requests; requests.answered > 0) {
+        cells.why += fmt::format("; {} requests, p50 {:.1f} ms, p99 {:.1f} ms", requests.answered,
+                                 requests.p50.seconds() * 1e3, requests.p99.seconds() * 1e3);
+    }
     cells.persistent = format_bytes(activity.persistent);
     cells.ephemeral = format_bytes(activity.ephemeral);
     cells.waited = format_seconds(activity.waited.seconds());
@@ -275,6 +279,11 @@ std::string format_status(const Status& status) {
     if (service.held_by_orphans.count > 0)
         lines.add("memory", format_bytes(service.held_by_orphans) + " still held by jobs of an earlier service");
     add_lanes(lines, status);
+    if (service.statistics.gate_closings > 0) {
+        lines.add("gates", fmt::format("closed {} times for requests, {:.0f} % of the last second (at most {:.0f} %)",
+                                       service.statistics.gate_closings, 100 * service.gates_closed_share,
+                                       100 * Gates::kBudget.seconds() / Gates::kWindow.seconds()));
+    }
     lines.add("jobs", std::to_string(status.jobs.size()));
     add_events(lines, service.statistics);
     const TraceStatus& trace = service.trace;

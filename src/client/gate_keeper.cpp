@@ -6,14 +6,14 @@ namespace salus::client {
 namespace {
 
 /// Of the calling thread. A process has one client, so it is not kept per client.
-struct ThreadsGates {
+struct ThreadsLaunches {
     device::Stream gated = 0;    ///< the stream of its last launch while gates were put in ...
     unsigned launches = 0;       ///< ... its launches on it since that was last told ...
     unsigned launches_left = 0;  ///< ... and how many more may come
     device::Stream stream = 0;   ///< of its last launch for a request
     bool launched = false;       ///< there was one, for the request that it has begun
 };
-constinit thread_local ThreadsGates tls;
+constinit thread_local ThreadsLaunches launches_of_thread;
 
 }  // namespace
 
@@ -47,24 +47,27 @@ void GateKeeper::stream_ends(device::Stream stream) {
 
 /// Most launches go to the stream of the thread's last one, and need no lock.
 void GateKeeper::put_gate_if_due(device::Stream stream) {
-    if (std::exchange(tls.gated, stream) != stream) tls.launches = tls.launches_left = 0;
-    ++tls.launches;
-    if (tls.launches < tls.launches_left) return;
-    tls.launches_left = streams_->pass(stream, std::exchange(tls.launches, 0));
+    if (std::exchange(launches_of_thread.gated, stream) != stream)
+        launches_of_thread.launches = launches_of_thread.launches_left = 0;
+    ++launches_of_thread.launches;
+    if (launches_of_thread.launches < launches_of_thread.launches_left) return;
+    launches_of_thread.launches_left = streams_->pass(stream, std::exchange(launches_of_thread.launches, 0));
 }
 
 void GateKeeper::note_stream(device::Stream stream) {
-    tls.stream = stream;
-    tls.launched = true;
+    launches_of_thread.stream = stream;
+    launches_of_thread.launched = true;
 }
 
 GateKeeper::Request GateKeeper::mark() {
-    tls.launched = false;
+    launches_of_thread.launched = false;
     return marks_.begin();
 }
 
 void GateKeeper::request_ends(const attachment::RequestMarks::Mark& mark) {
-    if (tls.launched && streams_->store_behind(tls.stream, marks_.done_word(mark), mark.number)) marks_.give_back(mark);
+    if (launches_of_thread.launched &&
+        streams_->store_behind(launches_of_thread.stream, marks_.done_word(mark), mark.number))
+        marks_.give_back(mark);
     else marks_.end(mark);
 }
 

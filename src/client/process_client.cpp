@@ -86,6 +86,7 @@ ProcessClient::~ProcessClient() {
     }
     memory_.reset();
     if (gates_) gates_->stay_open();
+    device_.reset();
     if (page_ && !(gates_ && gates_->is_in_use())) ::munmap(page_, kControlPageSize);
 }
 

@@ -400,7 +400,7 @@ void Engine::on(const event::Requests& e) {
     Client* client = known(e.client);
     if (!client) return;
     if (e.begun > 0) {
-        client->asks_again_soon = now_ - client->answered_at <= Gates::kHold;
+        client->asks_again_soon = client->answered_at != kNever && now_ - client->answered_at <= Gates::kHold;
         gates_.request_begins();
     }
     if (client->requests > 0 && e.in_flight == 0) {

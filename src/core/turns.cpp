@@ -273,7 +273,8 @@ bool Engine::update_ready(Client& client) {
 // ------------------------------------------------------------------------------------------------------------- gates
 
 bool Engine::is_answering(const Client& client) const {
-    return client.requests > 0 && is_beside(client) && client.holds() && !client.stalled && !client.stopped;
+    return client.requests > 0 && client.facts.interactive && is_beside(client) && client.holds() && !client.stalled &&
+           !client.stopped;
 }
 
 void Engine::decide_gates() {

@@ -56,6 +56,8 @@ ServiceStatus Server::service_status(Instant at) const {
     service.capacity = engine.capacity();
     service.reserved = engine.reserved();
     service.held_by_orphans = device.shell().held_by_orphans();
+    service.gates_closed_share =
+        device.shell().engine().gates().closed_lately(os::now()).seconds() / Gates::kWindow.seconds();
     service.trace = status_of(device.journal().trace());
     service.statistics = engine.statistics();
     for (const Lane& lane : engine.lanes().all())

@@ -98,6 +98,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.class_reason = std::string(text_of(session.client_class.reason));
     const Lane* lane = client.lane == kNoLane ? nullptr : shell.engine().lanes().find(client.lane);
     activity.beside = lane && lane->beside;
+    const shell::RequestWatch::Times times = session.requests.times();
+    activity.requests = {times.requests, times.p50, times.p99};
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);

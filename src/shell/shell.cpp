@@ -167,24 +167,18 @@ void Shell::arm() {
 }
 
 void Shell::look_at_requests(Session& session) {
-    std::uint32_t in_flight = 0, begun = 0;
-    for (const RequestMark& mark : session.page->gates.marks) {
-        if (mark.in_flight()) ++in_flight;
-        begun += mark.begun.load(std::memory_order_relaxed);
-    }
-    const std::uint32_t news = begun - std::exchange(session.requests_begun, begun);
-    if (std::exchange(session.requests, in_flight) == in_flight && news == 0) return;
-    feed(event::Requests{session.id, in_flight, news});
+    if (session.requests.look(session.page->gates, now()))
+        feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
 }
 
 bool Shell::awaits_requests() const {
-    return std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests > 0; });
+    return std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests.in_flight() > 0; });
 }
 
 void Shell::look_at_all_requests() {
     std::vector<ClientId> answering;
     for (const auto& [id, session] : sessions_) {
-        if (session->requests > 0) answering.push_back(id);
+        if (session->requests.in_flight() > 0) answering.push_back(id);
     }
     for (const ClientId id : answering) {
         if (Session* session = find(id); session && engine_.find(id)) look_at_requests(*session);
@@ -273,7 +267,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->attached_at = session->told_at = now();
     session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
-    for (const RequestMark& mark : session->page->gates.marks) session->requests_begun += mark.begun;
+    session->requests.begin(session->page->gates);
     session->occupancy = attach.occupancy;
     Session& added = *session;
     sessions_[added.id] = std::move(session);

@@ -21,6 +21,7 @@
 #include "base/run_figures.h"
 #include "core/engine.h"
 #include "shell/ports.h"
+#include "shell/request_watch.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
 #include "wire/messages.h"
@@ -72,8 +73,7 @@ struct Session {
     double occupancy = 1;
 
     Arming arming;
-    std::uint32_t requests = 0;        ///< in flight, as the engine was last told
-    std::uint32_t requests_begun = 0;  ///< by then, in all
+    RequestWatch requests;
 
     ClientClass client_class;
     RunFigures past;              ///< figures of earlier runs of its command

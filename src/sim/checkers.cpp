@@ -69,12 +69,12 @@ void Checkers::check_gates(const Simulation& s) {
     bool anybody_answers = false;
     for (const SimulatedClient& c : s.clients()) {
         if (!c.here()) continue;
-        const bool waits = c.phase == Phase::kStalled && c.asking.outcome() != attachment::Asking::Outcome::kGiven;
+        const Client* client = s.engine().find(c.page->owner);
+        const bool waits = client && client->stalled;  // for memory; what it waits for may stand behind a gate
         anybody_answers = anybody_answers || c.stopped || ((c.request || !c.ending.empty()) && !waits);
         if (c.page->gates.is_open()) continue;
         SALUS_CHECK(c.stopped || s.now() <= c.gate_closed_at + kGateClosedMost, "a gate stays closed");
         if (!c.connected) continue;
-        const Client* client = s.engine().find(c.page->owner);
         SALUS_CHECK(!client || !client->facts.interactive, "the gate of an interactive client is closed");
         SALUS_CHECK(gates.are_closed(), "a gate is closed, and the engine has opened them");
     }

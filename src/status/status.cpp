@@ -226,6 +226,9 @@ void list(Fields& fields, S& activity) {
     fields.choice("class", activity.interactive, "interactive", "batch");
     fields("class_reason", activity.class_reason);
     fields("beside", activity.beside);
+    fields("requests", activity.requests.answered);
+    fields.milliseconds("request_p50_ms", activity.requests.p50);
+    fields.milliseconds("request_p99_ms", activity.requests.p99);
     fields("priority", activity.priority);
     fields("weight", activity.weight);
     fields("memory_time_gib_s", activity.memory_time_gib_s);
@@ -279,6 +282,7 @@ void list(Fields& fields, S& statistics) {
     fields("rehomings", statistics.rehomings);
     fields("reservations", statistics.reservations);
     fields("fallbacks", statistics.fallbacks);
+    fields("gate_closings", statistics.gate_closings);
     fields("reserved_peak", statistics.reserved_peak);
 }
 
@@ -297,6 +301,7 @@ void list(Fields& fields, S& service) {
     fields.milliseconds("min_turn_ms", service.min_turn);
     fields("capacity", service.capacity);
     fields("reserved", service.reserved);
+    fields("gates_closed_share", service.gates_closed_share);
     fields("held_by_orphans", service.held_by_orphans);
     fields.part("trace", service.trace);
     fields.part("statistics", service.statistics);

@@ -80,9 +80,14 @@ struct Activity {
     std::uint64_t evacuations = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t boundaries_delayed = 0;
-    bool interactive = false;    ///< its class ...
-    std::string class_reason;    ///< ... and why, for people
-    bool beside = false;         ///< it runs whoever else runs
+    bool interactive = false;  ///< its class ...
+    std::string class_reason;  ///< ... and why, for people
+    bool beside = false;       ///< it runs whoever else runs
+    struct Requests {          ///< of one that answers while others have gates
+        std::uint64_t answered = 0;
+        Duration p50, p99;  ///< of the last ones
+    };
+    Requests requests;
     std::uint64_t launches = 0;  ///< of one that shows no iterations, and takes turns by launches
     int priority = 0;
     double weight = 1;
@@ -134,6 +139,7 @@ struct ServiceStatus {
     Bytes capacity;
     Bytes reserved;
     Bytes held_by_orphans;
+    double gates_closed_share = 0;  ///< of the last second
     TraceStatus trace;
     Statistics statistics;
     std::vector<LaneStatus> lanes;

@@ -29,13 +29,16 @@ Status full_status() {
                gibibytes(4),
                gibibytes(1),
                mebibytes(1),
+               {},
                {"/t", "/t.previous", false, Bytes{99}},
                {},
                {}};
-    service.statistics = {1, 2, 3, 4, 5, 6, 7, 8, 9, Bytes{10}, 11, 12, 13, 14, 15, 16, Bytes{17}};
+    service.statistics = {1, 2, 3, 4, 5, 6, 7, 8, 9, Bytes{10}, 11, 12, 13, 14, 15, 16, 18, Bytes{17}};
     service.lanes = {{LaneId{2}, Bytes{20}, Bytes{30}, UserId{1000}, ClientId{5}},
                      {LaneId{3}, Bytes{1}, Bytes{1}, UserId{1000}, kNoClient}};
+    service.gates_closed_share = 0.125;
     Activity activity;
+    activity.requests = {40, milliseconds(5), milliseconds(12)};
     activity.wait = {WaitReason::kStoppedHolder, Wait::Behind{"vae", 4}};
     activity.lane = LaneId{2};
     activity.iterations = 12;
@@ -82,13 +85,13 @@ TEST(Status, IsThisJson) {
         R"("iterations":12,"iterations_before":2,"iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak":6,)"
         R"("launches":17,)"
         R"("left_s":1.5,"log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"
-        R"("persistent":1,"pid":42,"priority":-3,"private_bytes":3,"state":"waiting","user":1000,"waited_s":3.0,)"
+        R"("persistent":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,"requests":40,"state":"waiting","user":1000,"waited_s":3.0,)"
         R"("waiting_now_s":1.0,"waits_for":"stopped-holder","weight":0.5},)"
         R"({"attached_s":0.5,"job":4,"log":"","name":"late","pid":43,"state":"starting","user":0}],)"
-        R"("service":{"capacity":4294967296,"device":"cuda","gpu":"GPU-1","held_by_orphans":1048576,)"
+        R"("service":{"capacity":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1","held_by_orphans":1048576,)"
         R"("lanes":[{"charge":30,"holder":5,"lane":2,"size":20,"user":1000},{"charge":1,"lane":3,"size":1,"user":1000}],)"
         R"("min_turn_ms":5.0,"mps":"/mps","paging":true,"pid":77,"policy":"fair","reserved":1073741824,)"
-        R"("socket":"/run/socket","state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,)"
+        R"("socket":"/run/socket","state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
         R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
         R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak":17,"revokes":4,"switches":2,"turns":1,)"
         R"("yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"

@@ -1,0 +1,130 @@
+#include "client/gate_keeper.h"
+
+#include <map>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace salus::client {
+namespace {
+
+/// Remembers what it is told, and wants a gate before each fourth launch.
+struct Streams : device::GatedStreams {
+    bool prepare() override { return can; }
+    unsigned pass(device::Stream stream, unsigned launches) override {
+        passed[stream] += launches;
+        return 4;
+    }
+    bool store_behind(device::Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
+        stored.push_back({stream, &word, number});
+        return can_store;
+    }
+    void forget(device::Stream stream) override { passed.erase(stream); }
+
+    struct Store {
+        device::Stream stream;
+        std::atomic<std::uint32_t>* word;
+        std::uint32_t number;
+    };
+    bool can = true, can_store = true;
+    std::map<device::Stream, unsigned> passed;
+    std::vector<Store> stored;
+};
+
+struct GateKeeperTest : testing::Test {
+    bool anything_in_flight() const {
+        for (const RequestMark& mark : page.marks) {
+            if (mark.in_flight()) return true;
+        }
+        return false;
+    }
+    GatePage page;
+    Streams streams;
+    GateKeeper keeper{page, &streams};
+};
+
+TEST_F(GateKeeperTest, PutsGatesInWhileArmedAndCountsEveryLaunch) {
+    keeper.launch(1);
+    EXPECT_TRUE(streams.passed.empty());
+    keeper.arm(/*gates=*/true, /*requests=*/false);
+    std::jthread([&] {  // a thread that has not launched before
+        for (int i = 0; i < 9; ++i) keeper.launch(1);
+        EXPECT_EQ(streams.passed[1], 9u) << "at the first, the fifth and the ninth";
+        keeper.launch(2);
+        EXPECT_EQ(streams.passed[2], 1u);
+    })
+        .join();
+    keeper.arm(false, false);
+    keeper.launch(3);
+    EXPECT_EQ(streams.passed.count(3), 0u);
+}
+
+TEST_F(GateKeeperTest, HasTheDeviceSayThatARequestIsDone) {
+    EXPECT_FALSE(keeper.request_begins()) << "nobody wants to know";
+    keeper.arm(false, /*requests=*/true);
+    const auto request = keeper.request_begins();
+    ASSERT_TRUE(request);
+    keeper.launch(5);
+    keeper.launch(6);
+    keeper.request_ends(*request);
+    ASSERT_EQ(streams.stored.size(), 1u);
+    EXPECT_EQ(streams.stored[0].stream, 6u) << "behind its last launch";
+    EXPECT_TRUE(anything_in_flight());
+    *streams.stored[0].word = streams.stored[0].number;
+    EXPECT_FALSE(anything_in_flight());
+}
+
+TEST_F(GateKeeperTest, EndsARequestAtOnceThatTheDeviceKnowsNothingOf) {
+    keeper.arm(false, true);
+    keeper.request_ends(*keeper.request_begins());
+    EXPECT_TRUE(streams.stored.empty()) << "it has launched nothing";
+    EXPECT_FALSE(anything_in_flight());
+    streams.can_store = false;
+    const auto request = keeper.request_begins();
+    keeper.launch(1);
+    keeper.request_ends(*request);
+    EXPECT_FALSE(anything_in_flight());
+}
+
+TEST_F(GateKeeperTest, DoesNothingWhereTheDriverCannot) {
+    streams.can = false;
+    keeper.arm(true, true);
+    keeper.launch(1);
+    EXPECT_TRUE(streams.passed.empty());
+    EXPECT_FALSE(keeper.request_begins());
+    EXPECT_FALSE(keeper.is_in_use());
+    GateKeeper none(page, nullptr);
+    none.arm(true, true);
+    EXPECT_FALSE(none.is_armed());
+}
+
+TEST_F(GateKeeperTest, OpensAGateThatNobodyElseOpens) {
+    constexpr std::uint64_t kMs = 1'000'000;
+    keeper.look(0);
+    page.close();
+    keeper.look(100 * kMs);
+    keeper.look(200 * kMs);
+    EXPECT_FALSE(page.is_open());
+    page.open();
+    page.close();  // another time: it has not been closed for long
+    keeper.look(260 * kMs);
+    keeper.look(400 * kMs);
+    EXPECT_FALSE(page.is_open());
+    keeper.look(411 * kMs);
+    EXPECT_TRUE(page.is_open());
+}
+
+TEST_F(GateKeeperTest, OpensItsGateWhenTheServiceIsGoneAndForGoodAtTheEnd) {
+    keeper.arm(true, false);
+    page.close();
+    keeper.disarm();
+    EXPECT_TRUE(page.is_open());
+    EXPECT_FALSE(keeper.is_armed());
+    keeper.stay_open();
+    page.close();
+    EXPECT_TRUE(page.is_open());
+}
+
+}  // namespace
+}  // namespace salus::client
