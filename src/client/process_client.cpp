@@ -164,7 +164,8 @@ Result<bool> ProcessClient::connect(bool again) {
                           : device::open_client_device(device_name_, capacity, std::string(welcome->gpu.view()));
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
-        memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
+        memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this),
+                                           device_->traits.is_host ? nullptr : identity_.limit);
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();

@@ -26,7 +26,8 @@ struct Traits {
     bool has_contexts =
         false;             ///< a process takes memory there (a context) before its first allocation; MPS can merge contexts
     bool is_host = false;  ///< the C library's memory is the device's memory, so the C library may serve small blocks
-    std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
+    std::uint64_t lane_unit = 1;     ///< a lane's size is rounded up to this
+    std::uint64_t private_unit = 1;  ///< private memory is backed in pieces of this size
 };
 
 // ---------------------------------------------------------------------------------------------------------- the service
