@@ -229,6 +229,24 @@ TEST(Shim, MemoryIsCountedAndLimited) {
     EXPECT_EQ(wrong.output(), "salus: --memory must be at least 1MiB, such as 8GiB; got 'much'\n");
 }
 
+/// A program that has its memory from Salus, 16 MiB of weights and 32 MiB in the lane; one of them becomes 64 MiB.
+TEST(Shim, MemoryThatSalusServesIsLimitedToo) {
+    ShimMachine machine;
+    const auto job = [&](const char* limit, const Words& growth) {
+        return machine.salus(Words{"run", "--memory", limit, "--", SALUS_JOB_BINARY, "--persistent", "16MiB", "--ephemeral",
+                                   "32MiB", "--block", "8MiB", "--work", "200", "--touch", "pages", "--iterations", "40",
+                                   "--grow-at", "20"} +
+                             growth);
+    };
+    for (const char* growth : {"--grow-persistent", "--grow-ephemeral"}) {
+        Process refused = job("72MiB", {growth, "64MiB"});
+        EXPECT_EQ(refused.wait(), 1) << growth << refused.output();
+        EXPECT_NE(refused.output().find("out of memory"), std::string::npos) << growth << refused.output();
+        Process served = job("192MiB", {growth, "64MiB"});
+        EXPECT_EQ(served.wait(), 0) << growth << served.output();
+    }
+}
+
 TEST(Shim, TheDeviceIsAsLargeAsTheServiceSays) {
     ShimMachine machine;
     Process first = machine.run({"--name", "first"}, {"dlsym", "--mib", "64", "--seconds", "3", "--us", "1000"});

@@ -74,8 +74,6 @@ class _Adaptor:
         if self._client is None:
             self._attach_late()
         if self._client is not None:
-            if self._threads.others:
-                self._threads.look_again()
             self._client.begin(kind)
 
     def end(self):
@@ -108,6 +106,11 @@ class _Adaptor:
 
     def _threads_changed(self, others):
         self._client.set_threaded(others)
+        self.begin = self._begin_among_others if others else self._client.begin
+
+    def _begin_among_others(self, kind):
+        self._threads.look_again()
+        self._client.begin(kind)
 
     # ----------------------------------------------------------------------------------------------------- attaching
 
@@ -124,7 +127,14 @@ class _Adaptor:
             _say("%s; the job takes turns, but does not share memory" % why_not)
         self._client = client
         self._threads.watch()
+        self._call_directly(client)
         return True
+
+    def _call_directly(self, client):
+        """From now on Boundaries calls the client itself, except that begin() looks after other threads while there are any."""
+        for name in ("end", "answer", "doubt", "leave", "count", "join", "fetched"):
+            setattr(self, name, getattr(client, name))
+        self._threads_changed(self._threads.others)
 
     def _attach_late(self):
         with self._lock:
@@ -227,20 +237,6 @@ class _AdaptorOnGpu(_Adaptor):
             except Exception as error:
                 _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
                 self.hooks.disable()
-
-    def _attach(self):
-        if not super()._attach():
-            return False
-        # Call the client directly while there are no other threads to watch.
-        client = self._client
-        for name in ("end", "answer", "doubt", "leave", "count", "join", "fetched"):
-            setattr(self, name, getattr(client, name))
-        self._threads_changed(self._threads.others)
-        return True
-
-    def _threads_changed(self, others):
-        super()._threads_changed(others)
-        self.begin = super().begin if others else self._client.begin
 
     def _attach_late(self):
         pass

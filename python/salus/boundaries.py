@@ -33,6 +33,12 @@ Note [Optimizers that are awaited]
 After a step the device is kept while another optimizer of the called models has not stepped: it will step soon, and live blocks
 need not move. If the first optimizer steps again instead, the other one is rare and no longer awaited. If it steps later, that
 is one more piece of work of the same iteration, and is not counted again.
+
+Note [The usual iteration]
+Most trainings repeat one iteration: a call of the same model, backward, a step of the only optimizer. What the rules make of its
+call and of its step is noted (_Usual), so that the next one need not go through them again. Whatever the rules look at is covered:
+changes of the script's models and optimizers begin a new epoch; a thread's own deviations replace its last iteration, or forget
+what was noted. If a test in the shortcut fails, the rules decide, and they never read what was noted.
 """
 
 import itertools
@@ -48,8 +54,9 @@ _NONE = frozenset()
 
 # What ends a piece of work that holds the device: see Note [What ends it]. A preamble ends with the call of a trained model, a
 # part of another thread's iteration with its own return.
-_RETURN, _PREAMBLE, _BACKWARD, _STEP, _PART = 1, 2, 3, 4, 5
-_TRAINING = (_BACKWARD, _STEP)
+_RETURN, _PREAMBLE, _BACKWARD, STEP, _PART = 1, 2, 3, 4, 5
+_TRAINING = (STEP, _BACKWARD)
+_ITS_RETURN = (_RETURN, _PART)
 
 _PENDING_MOST = 2      # doubtful calls of a model that are not counted yet
 _PREAMBLES_MOST = 8    # models that were trained last
@@ -59,10 +66,11 @@ _WORK_AT_FIRST = 64    # calls and backward passes in an iteration, while nothin
 class _Model:
     """What is known about a model."""
 
-    __slots__ = ("_reference", "kinds", "version", "owners", "ends_with", "work_most")
+    __slots__ = ("_reference", "module", "kinds", "version", "owners", "ends_with", "work_most")
 
     def __init__(self, key=0, reference=None):
         self._reference = reference
+        self.module = key              # its id
         # The kinds of its iterations: without and with gradients, in eval and in training mode.
         self.kinds = [[hash((key, gradients, training)) & _KINDS for training in (False, True)] for gradients in (False, True)]
         self.version = -1
@@ -80,12 +88,13 @@ class Script:
     def __init__(self, parameters_of):
         self._parameters_of = parameters_of
         self._lock = threading.Lock()
-        self._models = {}             # id -> _Model
+        self.models = {}              # id -> _Model
         self._optimizers = {}         # number -> weak reference
         self._numbers = {}            # id -> number
         self._owners = {}             # id of a parameter -> numbers
         self._changes = itertools.count(1)
         self.version = 0              # changes with the optimizers and their parameters; later versions are larger
+        self.epoch = 0                # changes with the version, and with whatever else is known for all threads
         self._built = -1              # the version for which _owners was built
         self.stepped = set()          # optimizers that ever stepped
         self.stepped_in = {}          # optimizer -> the Boundaries of the thread in which it last stepped
@@ -103,11 +112,11 @@ class Script:
                 self._numbers.pop(key, None)
                 self._optimizers.pop(number, None)
                 self.stepped_in.pop(number, None)
-                self.version = next(self._changes)
+                self.version = self.epoch = next(self._changes)
 
             self._optimizers[number] = weakref.ref(optimizer, gone)
             self._numbers[key] = number
-        self.version = next(self._changes)
+        self.version = self.epoch = next(self._changes)
 
     def number_of(self, optimizer):
         number = self._numbers.get(id(optimizer))
@@ -125,19 +134,27 @@ class Script:
             self.stepped.add(number)
             self.stepped_in[number] = boundaries
             self.only_stepper = boundaries if set(list(self.stepped_in.values())) == {boundaries} else None
+            self.epoch = next(self._changes)
+
+    def ends_with(self, model, training, event):
+        """Iterations that begin with this model in this mode end with that event."""
+        if model.ends_with[training] != event:
+            model.ends_with[training] = event
+            self.epoch = next(self._changes)
 
     def awaited(self, optimizers):
         return {number for number in optimizers if number in self._optimizers and number not in self.not_awaited}
 
-    def knows(self, module):
-        return id(module) in self._models
-
     def model(self, module):
         key = id(module)
-        model = self._models.get(key)
+        model = self.models.get(key)
         if model is None:
-            models = self._models
-            model = models[key] = _Model(key, weakref.ref(module, lambda _: models.pop(key, None)))
+
+            def gone(_):
+                self.models.pop(key, None)
+                self.epoch = next(self._changes)
+
+            model = self.models[key] = _Model(key, weakref.ref(module, gone))
         version = self.version
         if model.version != version:
             model.owners = self._owners_of(module)
@@ -181,6 +198,22 @@ class _Iteration:
         return not called or optimizer in self.coupled or bool(owners & self.stepped)
 
 
+class _Usual:
+    """Note [The usual iteration]."""
+
+    __slots__ = ("epoch", "module", "began_with", "kind", "owners", "work_most", "optimizer", "iteration")
+
+    def __init__(self, epoch, module, model, optimizer, iteration):
+        self.epoch = epoch
+        self.module = module            # its id
+        self.began_with = model, True
+        self.kind = model.kinds[True][True]
+        self.owners = model.owners
+        self.work_most = model.work_most
+        self.optimizer = optimizer      # its id
+        self.iteration = iteration      # the last one; the next ones are like it
+
+
 class Boundaries:
     """The boundaries of one thread."""
 
@@ -189,7 +222,7 @@ class Boundaries:
         self._script = script
         self.steps = 0              # ended steps
         # The current piece of work, if the device is held.
-        self._until = None          # what ends it
+        self.until = None           # what ends it. If that is STEP, the return of a call or of backward changes nothing
         self._counts = False        # ... if it is a return: whether the return ends an iteration
         self._began_with = None     # a model and its mode
         self._stepping = False      # an optimizer calls the model (LBFGS)
@@ -206,18 +239,27 @@ class Boundaries:
         self._doubted = {}          # all doubtful calls: model -> number of calls
         self._preambles = {}        # model -> the doubtful calls before it was last trained
         self._trained_last = None
+        self._usual = None
 
     # ------------------------------------------------------------------------------------------------------- models
 
     def call_begins(self, module, gradients):
         """The outermost call of a model with parameters. `gradients`: whether gradients are recorded."""
+        usual = self._usual
+        if (usual is not None and usual.epoch == self._script.epoch and usual.module == id(module) and self.until is None
+                and gradients and module.training and self._iteration is usual.iteration):
+            self._owners, self._called = usual.owners, True
+            self._begin(usual.kind)
+            self.until, self._began_with = STEP, usual.began_with
+            self._calls, self._passes = 1, 0
+            return
         if self._stepping:
             self._look_at_step()
         model, training = self._script.model(module), bool(module.training)
         evaluates = bool(model.owners) and not gradients and not training
-        if self._until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
+        if self.until in _TRAINING and not self._stepping and self._is_trained_elsewhere(model):
             self.broken_off()
-        if self._until in _TRAINING:
+        if self.until in _TRAINING:
             if self._stepping or not evaluates and self._calls + self._passes <= self._began_with[0].work_bound():
                 self._calls += 1
                 self._join(model)
@@ -226,10 +268,10 @@ class Boundaries:
         kind = model.kinds[gradients][training]
         ends_with = _RETURN
         if gradients:
-            ends_with = model.ends_with[training] or (_STEP if training and model.owners else _RETURN)
-            if ends_with == _STEP and not model.owners and not self._script.has_optimizers():
+            ends_with = model.ends_with[training] or (STEP if training and model.owners else _RETURN)
+            if ends_with == STEP and not model.owners and not self._script.has_optimizers():
                 ends_with = _BACKWARD
-            if ends_with == _STEP and self._is_trained_elsewhere(model):
+            if ends_with == STEP and self._is_trained_elsewhere(model):
                 self.part_begins(kind)
                 return
         if ends_with != _RETURN:
@@ -249,17 +291,17 @@ class Boundaries:
 
     def part_begins(self, kind=0):
         """A call that is part of another thread's iteration: the device is held during the call."""
-        if self._until is None:
+        if self.until is None:
             self._begin(kind, self._device.join)
-            self._until = _PART
+            self.until = _PART
 
     def call_ends(self, failed=False):
         if failed:
-            if self._until == _RETURN and not self._counts:
+            if self.until == _RETURN and not self._counts:
                 self._pending.pop()
             self.broken_off()
-        elif self._until in (_RETURN, _PART):
-            self._close(self._until == _RETURN and self._counts)
+        elif self.until in _ITS_RETURN:
+            self._close(self.until == _RETURN and self._counts)
 
     def _join(self, model):
         self._owners = self._owners | model.owners if self._owners else model.owners
@@ -269,7 +311,7 @@ class Boundaries:
         """The awaited step or backward does not come."""
         model, training = self._began_with
         if self._calls + self._passes > model.work_bound():
-            model.ends_with[training] = _BACKWARD if self._passes else _RETURN
+            self._script.ends_with(model, training, _BACKWARD if self._passes else _RETURN)
             self._device.count(self._passes or self._calls)
         self.broken_off()
 
@@ -280,20 +322,21 @@ class Boundaries:
         if model is not self._script.no_model:
             self._join(model)
         self._begin(kind)
-        self._until = ends_with
+        self.until = ends_with
         self._began_with = began_with
         self._calls = self._passes = 0
 
     def _infer(self, kind):
         self._count_pending()
-        if self._until == _PREAMBLE:  # no trained model has followed
+        if self.until == _PREAMBLE:  # no trained model has followed
             self._close(True)
         self._forget_work()
         self._iteration = None
         self._begin(kind)
-        self._until, self._counts = _RETURN, True
+        self.until, self._counts = _RETURN, True
 
     def _doubt(self, model, training, gradients, kind):
+        self._usual = None
         calls = self._doubted[model] = self._doubted.get(model, 0) + 1
         expected = any(calls <= preamble.get(model, 0) for preamble in self._preambles.values())
         if calls > 1 and not expected and not gradients:
@@ -302,9 +345,9 @@ class Boundaries:
         self._begin(kind)
         self._join(model)
         if expected:
-            self._until = _PREAMBLE
+            self.until = _PREAMBLE
             return
-        self._until, self._counts = _RETURN, False
+        self.until, self._counts = _RETURN, False
         self._pending.append((model, training, gradients))
         if min(calls, len(self._pending)) > _PENDING_MOST:
             del self._pending[0]
@@ -319,6 +362,7 @@ class Boundaries:
                 self._forget_work()
                 self._iteration = None
             self._pending = []
+        self._usual = None
         self._preambles.pop(model, None)
         self._preambles[model], self._doubted = self._doubted, {}
         if len(self._preambles) > _PREAMBLES_MOST:
@@ -335,7 +379,7 @@ class Boundaries:
     def backward_begins(self):
         if self._stepping:
             self._look_at_step()
-        if self._until not in _TRAINING:
+        if self.until not in _TRAINING:
             self._train(*self._begun_by_backward())
         self._passes += 1
 
@@ -343,19 +387,19 @@ class Boundaries:
         if self._pending and self._pending[-1][2]:  # its last call recorded gradients: no inference
             model, training, _ = self._pending.pop()
             self._doubted[model] -= 1
-            model.ends_with[training] = _BACKWARD
+            self._script.ends_with(model, training, _BACKWARD)
             return _BACKWARD, _BACKWARD_FIRST, (model, training)
         model, last = self._script.no_model, self._iteration
         if not self._called and last is not None and last.began_with is not None:
             ends_with = _BACKWARD  # one more pass over the same graph
         else:
-            ends_with = model.ends_with[True] or _STEP if self._script.has_optimizers() else _BACKWARD
+            ends_with = model.ends_with[True] or STEP if self._script.has_optimizers() else _BACKWARD
         return ends_with, _BACKWARD_FIRST, (model, True)
 
     def backward_ends(self, failed=False):
         if failed:
             self.broken_off()
-        elif self._until == _BACKWARD and not self._stepping:
+        elif self.until == _BACKWARD and not self._stepping:
             last = self._iteration
             again = not self._called and last is not None and last.called
             if not again:
@@ -369,8 +413,8 @@ class Boundaries:
 
     def step_begins(self, optimizer, still_steps=None):
         """A step that raises does not end: then `still_steps` says no."""
-        if self._until not in _TRAINING:
-            self._train(_STEP, _STEP_FIRST, (self._script.no_model, True))
+        if self.until not in _TRAINING:
+            self._train(STEP, _STEP_FIRST, (self._script.no_model, True))
         self._stepping, self._still_steps = True, still_steps
 
     def _look_at_step(self):
@@ -379,8 +423,19 @@ class Boundaries:
 
     def step_ends(self, optimizer):
         self.steps += 1
+        usual = self._usual
+        if (usual is not None and usual.optimizer == id(optimizer) and usual.epoch == self._script.epoch and self.until == STEP
+                and self._iteration is usual.iteration and self._owners == usual.owners
+                and self._calls + self._passes <= usual.work_most):
+            self.until = None  # as _close() does it
+            self._stepping, self._still_steps = False, None
+            self._calls = self._passes = 0
+            self._owners, self._called = _NONE, False
+            self._device.end()
+            return
+        self._usual = None
         self._stepping, self._still_steps = False, None
-        if self._until not in _TRAINING:
+        if self.until not in _TRAINING:
             return
         number = self._script.number_of(optimizer)
         iteration = self._iteration_of_step(number)
@@ -391,17 +446,30 @@ class Boundaries:
             self._script.steps_in(number, self)
         self._note_work()
         if not iteration.coupled <= iteration.stepped and self._script.awaited(iteration.coupled - iteration.stepped):
-            self._until = _STEP
+            self.until = STEP
             self._forget_work()
             return
+        began_with = self._began_with
         self._close(not iteration.counted)
         iteration.counted = True
+        self._note_usual(began_with, number, optimizer)
+
+    def _note_usual(self, began_with, number, optimizer):
+        """An iteration that began so has ended with this step. Notes it if the next one, begun likewise, is sure to be like it."""
+        script, iteration, (model, training) = self._script, self._iteration, began_with
+        epoch = script.epoch  # first: other threads may change something
+        if (training and model is self._trained_last and not self._doubted and not self._preambles[model]
+                and model.version == script.version and model.ends_with[True] in (None, STEP)
+                and iteration.stepped == iteration.coupled == model.owners == {number}
+                and not iteration.late and not iteration.late_before and iteration.began_with is None
+                and script.only_stepper is self and script.stepped_in.get(number) is self):
+            self._usual = _Usual(epoch, model.module, model, id(optimizer), iteration)
 
     def _iteration_of_step(self, number):
         last = self._iteration
         if last is not None and last.takes(number, self._owners, self._called):
             if last.began_with is not None:
-                last.began_with[0].ends_with[last.began_with[1]] = _STEP
+                self._script.ends_with(*last.began_with, STEP)
             if last.counted:
                 last.late = last.late | {number}
                 if number in last.late_before:  # every time, now
@@ -424,9 +492,9 @@ class Boundaries:
     # ---------------------------------------------------------------------------------------------------- boundaries
 
     def _begin(self, kind, enter=None):
-        if self._until is not None:
+        if self.until is not None:
             return
-        self._until, self._counts = _RETURN, False  # first: if anything raises from here on, the device is left
+        self.until, self._counts = _RETURN, False  # first: if anything raises from here on, the device is left
         try:
             (enter or self._device.begin)(kind)
         except BaseException:
@@ -435,13 +503,13 @@ class Boundaries:
 
     def _close(self, counts):
         # First: a signal handler may raise at any moment; broken_off() or the next begin then cleans up.
-        until, self._until = self._until, None
+        until, self.until = self.until, None
         self._stepping, self._still_steps = False, None
         if until != _RETURN:
             self._forget_work()
         if not counts:
             (self._device.doubt if until == _RETURN else self._device.leave)()
-        elif until in (_RETURN, _PREAMBLE):
+        elif until == _RETURN or until == _PREAMBLE:
             self._device.answer()
         else:
             self._device.end()
@@ -453,7 +521,7 @@ class Boundaries:
 
     def broken_off(self):
         """An exception, a debugger or the end of a cell has interrupted the current work."""
-        if self._until is None:
+        if self.until is None:
             self._device.leave()  # does nothing unless _close() was interrupted
             return
         unfinished = self._iteration is not None and not self._iteration.counted
@@ -463,8 +531,8 @@ class Boundaries:
 
     def let_go(self):
         """Stop looking for boundaries, and release the device."""
-        if self._until is not None:
-            self._until = None
+        if self.until is not None:
+            self.until = None
             self._device.leave()
 
     def finished(self):

@@ -59,8 +59,10 @@ class Attachment:
         self.attached = status == OK
         self.why_not = "" if self.attached else self._error()
         # Every iteration calls these, so they involve as little Python as possible.
-        self._begin_within = functools.partial(self._library.salus_begin_within, self._client, _LOOK_AFTER_SIGNALS_NS)
-        self._join_within = functools.partial(self._library.salus_join_within, self._client, _LOOK_AFTER_SIGNALS_NS)
+        # begin(kind) waits for this job's turn and enters an iteration. Iterations of one kind (a number) allocate alike.
+        self.begin = self._entering(self._library.salus_begin_within)
+        # join(kind) enters the iteration of a thread that waits for this one.
+        self.join = self._entering(self._library.salus_join_within)
         leave_after = self._library.salus_leave_after
         self.end = functools.partial(leave_after, self._client, 1, _TRAINING)  # a boundary that ends an iteration
         self.answer = functools.partial(leave_after, self._client, 1, _ANSWER)  # ... which was a forward pass and no more
@@ -71,26 +73,22 @@ class Attachment:
     def _error(self):
         return self._library.salus_error_text().decode(errors="replace")
 
-    def begin(self, kind):
-        """Waits for this job's turn and enters an iteration. Iterations of one kind (a number) allocate alike."""
-        self._enter(self._begin_within, kind)
+    def _entering(self, enter_within):
+        client, forgo, error = self._client, self._library.salus_forgo, self._error
 
-    def join(self, kind):
-        """Enters the iteration of a thread that waits for this one."""
-        self._enter(self._join_within, kind)
+        def enter(kind):
+            try:
+                # Between two calls the interpreter runs signal handlers, which may raise.
+                status = enter_within(client, _LOOK_AFTER_SIGNALS_NS, kind)
+                while status == WAITING:
+                    status = enter_within(client, _LOOK_AFTER_SIGNALS_NS, kind)
+            except BaseException:
+                forgo(client)
+                raise
+            if status == TOO_LARGE:
+                raise TooLarge("salus: " + error())
 
-    def _enter(self, enter_within, kind):
-        try:
-            # Between two calls the interpreter runs signal handlers, which may raise.
-            while True:
-                status = enter_within(kind)
-                if status != WAITING:
-                    break
-        except BaseException:
-            self._library.salus_forgo(self._client)
-            raise
-        if status == TOO_LARGE:
-            raise TooLarge("salus: " + self._error())
+        return enter
 
     def count(self, iterations):
         self._library.salus_count(self._client, iterations)

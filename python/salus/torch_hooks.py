@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 
-from .boundaries import Boundaries, Script
+from .boundaries import STEP, Boundaries, Script
 from .imports import when_imported
 
 
@@ -16,7 +16,7 @@ class Hooks:
         self._torch = torch
         self._device = device
         self._script = Script(lambda model: model.parameters())
-        self._calls = {}  # thread -> the model whose outermost call it is in
+        self._calls = {}  # the boundaries of a thread -> the model whose outermost call it is in
         self._contains = {}
         self.enabled = True
         hooks = self
@@ -59,12 +59,16 @@ class Hooks:
         try:
             event(*args)
         except Exception as error:
-            if isinstance(error, MemoryError) or not _is_ours(error):
-                raise
-            self.disable()
-            self._device.leave()
-            what = "%s: %s" % (type(error).__name__, error)
-            sys.stderr.write("salus: internal error (%s); the job continues without sharing\n" % what)
+            self._failed(error)
+
+    def _failed(self, error):
+        """Handles the current exception for the hooks of every iteration, too, which have no time for _tell."""
+        if isinstance(error, MemoryError) or not _is_ours(error):
+            raise
+        self.disable()
+        self._device.leave()
+        what = "%s: %s" % (type(error).__name__, error)
+        sys.stderr.write("salus: internal error (%s); the job continues without sharing\n" % what)
 
     # ------------------------------------------------------------------------------------------------------- models
 
@@ -95,30 +99,33 @@ class Hooks:
 
     def _outermost_call(self, original):
         hooks = self
-        script = self._script
+        models = self._script.models
         of_thread = self._of_thread
         is_grad_enabled = self._torch.is_grad_enabled
-        calls, get_ident = self._calls, threading.get_ident
+        calls = self._calls
 
         def outermost(self, *args, **kwargs):
-            if not hooks.enabled or not (script.knows(self) or _has_parameters(self)):
+            if not hooks.enabled or not (id(self) in models or _has_parameters(self)):
                 return original(self, *args, **kwargs)
             boundaries = of_thread.boundaries
-            if calls and hooks._is_part(self):
-                hooks._tell(boundaries.part_begins)
-            else:
-                hooks._tell(boundaries.call_begins, self, is_grad_enabled())
-            thread = get_ident()
+            try:
+                if calls and hooks._is_part(self):
+                    boundaries.part_begins()
+                else:
+                    boundaries.call_begins(self, is_grad_enabled())
+            except Exception as error:
+                hooks._failed(error)
             failed = True
             try:
                 of_thread.inside = True
-                calls[thread] = self
+                calls[boundaries] = self
                 result = original(self, *args, **kwargs)
                 failed = False
             finally:
                 of_thread.inside = False
-                calls.pop(thread, None)
-                hooks._tell(boundaries.call_ends, failed)
+                calls.pop(boundaries, None)
+                if failed or boundaries.until != STEP or not hooks.enabled:
+                    hooks._tell(boundaries.call_ends, failed)
             return result
 
         return outermost
@@ -164,7 +171,10 @@ class Hooks:
             if of_thread.inside or not hooks.enabled:
                 return original(*args, **kwargs)
             boundaries = of_thread.boundaries
-            hooks._tell(boundaries.backward_begins)
+            try:
+                boundaries.backward_begins()
+            except Exception as error:
+                hooks._failed(error)
             failed = True
             try:
                 of_thread.inside = True
@@ -172,7 +182,8 @@ class Hooks:
                 failed = False
             finally:
                 of_thread.inside = False
-                hooks._tell(boundaries.backward_ends, failed)
+                if failed or boundaries.until != STEP or not hooks.enabled:
+                    hooks._tell(boundaries.backward_ends, failed)
             return result
 
         backward._torchdynamo_inline = original
@@ -181,14 +192,26 @@ class Hooks:
     # --------------------------------------------------------------------------------------------------- optimizers
 
     def _make_step_hooks(self):
-        tell, of_thread = self._tell, self._of_thread
+        hooks, of_thread, frame = self, self._of_thread, sys._getframe
 
-        def step_begins(optimizer, *_):
-            step = sys._getframe(1)  # torch calls no hook if the step raises
-            tell(of_thread.boundaries.step_begins, optimizer, lambda: _is_running(step))
+        def step_begins(optimizer, args=(), kwargs=None):
+            boundaries = of_thread.boundaries
+            if not hooks.enabled:
+                return boundaries.let_go()
+            step = frame(1)  # torch calls no hook if the step raises
+            try:
+                boundaries.step_begins(optimizer, lambda: _is_running(step))
+            except Exception as error:
+                hooks._failed(error)
 
-        def step_ends(optimizer, *_):
-            tell(of_thread.boundaries.step_ends, optimizer)
+        def step_ends(optimizer, args=(), kwargs=None):
+            boundaries = of_thread.boundaries
+            if not hooks.enabled:
+                return boundaries.let_go()
+            try:
+                boundaries.step_ends(optimizer)
+            except Exception as error:
+                hooks._failed(error)
 
         step_begins._torchdynamo_disable = step_ends._torchdynamo_disable = True  # torch.compile leaves them alone
         return step_begins, step_ends

@@ -21,10 +21,11 @@ constexpr std::uint64_t kKeptIterations = 2;
 
 }  // namespace
 
-Memory::Memory(ControlPage& page, device::ClientDevice& device, Provider& provider)
+Memory::Memory(ControlPage& page, device::ClientDevice& device, Provider& provider, Limit* limit)
     : page_(page),
       device_(device),
       provider_(provider),
+      limit_(limit),
       work_(*device.fences, device.traits),
       private_(*device.own),
       paging_(device.pager.get()) {}
@@ -54,6 +55,8 @@ void* Memory::allocate_managed(Books& books, std::uint64_t size, Kind kind, bool
     if (size > device_.own->size()) return nullptr;
     look_after_late();
     size = Arena::rounded(std::max<std::uint64_t>(size, 1));
+    // Before the service is asked: others would make room in vain.
+    if (limit_ && !limit_->fits(usage_.in_use + size)) return nullptr;
     // With other threads, no iteration is like another, so there is nothing to learn.
     if (!inside || kind == Kind::kPersistent || threaded_) return allocate_private(books, size, inside, Birth{});
     const auto [birth, dies] = profile_.wanted(size, work_.home());
@@ -67,6 +70,7 @@ void* Memory::allocate_managed(Books& books, std::uint64_t size, Kind kind, bool
 void* Memory::allocate_in_lane(Books& books, std::uint64_t size, const Birth& birth) {
     bool settled = false;
     for (;;) {
+        if (!may_hold(books, size)) return nullptr;
         if (threaded_ || lane_.is_closed()) return allocate_private(books, size, true, birth);
         if (const auto offset = lane_.allocate(size)) {
             page_.lane_bytes.fetch_add(size, std::memory_order_relaxed);
@@ -125,8 +129,13 @@ void* Memory::allocate_private(Books& books, std::uint64_t size, bool inside, co
 /// Puts memory behind a placed private range.
 bool Memory::back(Books& books, device::Range range) {
     PrivateHeap::Backing backing = private_.start_backing(range);
+    std::uint64_t missing = 0;
+    const std::uint64_t unit = device_.traits.private_unit;
+    for (const device::Range& part : backing.missing)
+        missing += rounded_up(part.offset + part.size, unit) - part.offset / unit * unit;
+    const bool allowed = missing == 0 || may_hold(books, missing);
     bool may_help = true;
-    while (!private_.go_on(backing) && may_help) {  // memory that is kept for later may be enough
+    while (allowed && !private_.go_on(backing) && may_help) {  // memory that is kept for later may be enough
         const std::optional<Mark> passed = settle(books);
         if (passed) private_.leftovers().give_back_before(kAll, *passed);
         may_help = passed && (work_.any_late() || private_.leftovers().bytes() > 0);  // more was freed meanwhile
@@ -135,6 +144,26 @@ bool Memory::back(Books& books, device::Range range) {
     if (backing.complete()) return true;
     private_.break_off(backing, {profile_.iteration(), work_.last()});
     return false;
+}
+
+// Note [The limit of a process]
+// What counts is what the process holds: the memory behind its private blocks, freed memory that it keeps for later, and the
+// lane's memory that its blocks are in. So a block that fits into kept memory is always served, and kept memory is given
+// back before a block is refused.
+
+/// Whether the process may hold so much more.
+bool Memory::may_hold(Books& books, std::uint64_t more) {
+    if (!limit_ || limit_->hold(held() + more)) return true;
+    if (private_.leftovers().bytes() == 0 && !work_.any_late()) return false;
+    if (const std::optional<Mark> passed = settle(books)) private_.leftovers().give_back_before(kAll, *passed);
+    note_held();
+    return limit_->hold(held() + more);
+}
+
+std::uint64_t Memory::held() const {
+    std::uint64_t in_lane = lane_.arena().in_use();
+    for (const auto& [offset, size] : lane_.evacuated()) in_lane -= size;  // they are backed
+    return backed() + in_lane;
 }
 
 void* Memory::enter(Place place, device::Range range, const Birth& birth) {
@@ -150,7 +179,10 @@ void* Memory::enter(Place place, device::Range range, const Birth& birth) {
     return start;
 }
 
-void Memory::note_held() { page_.held_bytes.store(backed(), std::memory_order_relaxed); }
+void Memory::note_held() {
+    page_.held_bytes.store(backed(), std::memory_order_relaxed);
+    if (limit_) limit_->holds(held());
+}
 
 void Memory::count_private(std::int64_t change) {
     private_.count(change);
@@ -218,7 +250,9 @@ void Memory::free_now(void* start, bool inside) {
 void Memory::release(const Block& block, Mark freed_after) {
     const device::Range range = block.range;
     if (block.place == Place::kLane) {
-        if (lane_.release(range, freed_after)) return;
+        const bool in_lane = lane_.release(range, freed_after);
+        if (limit_) limit_->holds(held());
+        if (in_lane) return;
     } else {
         const bool few = private_.leftovers().bytes() + range.size <= private_.may_be_kept();
         // Memory that work in flight may use is kept in any case.

@@ -62,10 +62,23 @@ public:
     virtual void observe(std::uint64_t persistent) = 0;
 };
 
+/// The most device memory that the process may have: what it has from Memory, and what its program takes by itself. Called
+/// with the books locked; thread-safe.
+class Limit {
+public:
+    virtual ~Limit() = default;
+    /// Whether Memory may hold so much.
+    virtual bool fits(std::uint64_t held) = 0;
+    /// Memory will hold so much, if it may.
+    virtual bool hold(std::uint64_t held) = 0;
+    /// Memory holds so much.
+    virtual void holds(std::uint64_t held) = 0;
+};
+
 class Memory {
 public:
-    /// The page, the device and the provider must outlive this.
-    Memory(ControlPage& page, device::ClientDevice& device, Provider& provider);
+    /// The page, the device, the provider and the limit must outlive this. nullptr: there is no limit.
+    Memory(ControlPage& page, device::ClientDevice& device, Provider& provider, Limit* limit = nullptr);
 
     /// nullptr if there is no memory. `inside`: this thread is inside an iteration.
     void* allocate(std::size_t size, Kind kind, bool inside);
@@ -186,6 +199,7 @@ private:
     void* allocate_in_lane(Books& books, std::uint64_t size, const Birth& birth);
     void* allocate_private(Books& books, std::uint64_t size, bool inside, const Birth& birth);
     bool back(Books& books, device::Range range);
+    bool may_hold(Books& books, std::uint64_t more);
     std::optional<Mark> settle(Books& books);
     void give_back_leftovers(Books& books, std::optional<Mark> passed, Mark last);
     void change_home(Books& books);
@@ -200,6 +214,7 @@ private:
     void learn();
     void count_private(std::int64_t change);
     void note_held();
+    std::uint64_t held() const;
     std::uint64_t backed() const { return device_.lane->backed() + device_.own->backed(); }
 
     // REQUIRES: changes_, and not books_.
@@ -212,6 +227,7 @@ private:
     ControlPage& page_;
     device::ClientDevice& device_;
     Provider& provider_;
+    Limit* const limit_;
 
     std::mutex changes_;
     std::mutex books_;

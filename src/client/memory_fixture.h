@@ -243,12 +243,12 @@ protected:
         if (elsewhere_) ::munmap(elsewhere_, kElsewhere);
     }
 
-    void start(Bytes capacity) {
+    void start(Bytes capacity, Limit* limit = nullptr) {
         memory_.reset();
         auto device = device::make_host_client_device(capacity);
         ASSERT_TRUE(device.ok()) << device.error();
         device_ = std::make_unique<Device>(std::move(device).value());
-        memory_ = std::make_unique<Memory>(page_, device_->client(), provider_);
+        memory_ = std::make_unique<Memory>(page_, device_->client(), provider_, limit);
         memory_->set_alone(false);
         memory_->set_room(kPlenty);
         has_lane_ = false;

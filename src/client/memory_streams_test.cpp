@@ -19,8 +19,8 @@ constexpr Stream kSide = 22;
 class MemoryStreamsTest : public MemoryTest {
 protected:
     MemoryStreamsTest() { restart(mebibytes(64)); }
-    void restart(Bytes capacity) {
-        start(capacity);
+    void restart(Bytes capacity, Limit* limit = nullptr) {
+        start(capacity, limit);
         device_->work_in_flight = true;
     }
 
@@ -603,6 +603,77 @@ TEST_F(MemoryStreamsTest, WhatIsAliveStaysInTheLaneUntilEverythingHasDrained) {
     EXPECT_EQ(device_->drains_of_everything, 2);
     EXPECT_TRUE(memory_->boundary());
     EXPECT_EQ(device_->drains_of_everything, 2) << "there is nothing to evacuate";
+}
+
+// ---------------------------------------------------------------------------------------- Note [The limit of a process]
+
+class MemoryLimitTest : public MemoryStreamsTest {
+protected:
+    MemoryLimitTest() { restart(mebibytes(64), &limit_); }
+
+    struct Most : Limit {
+        bool fits(std::uint64_t held) override { return held + elsewhere <= most; }
+        bool hold(std::uint64_t held) override {
+            if (fits(held)) now = held;
+            return fits(held);
+        }
+        void holds(std::uint64_t held) override { now = held; }
+
+        std::uint64_t most = 8 * kMiB, elsewhere = 0, now = 0;
+    };
+    Most limit_;
+};
+
+TEST_F(MemoryLimitTest, PrivateBlocksAreLimitedWithWhatTheProgramTakesItself) {
+    turn_begins();
+    void* const first = on(kHome, 4 * kMiB);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(limit_.now, 4 * kMiB);
+    limit_.elsewhere = 2 * kMiB;
+    const std::size_t asked = provider_.asked.size();
+    EXPECT_EQ(memory_->allocate_on(kHome, 3 * kMiB, true), std::optional<void*>(nullptr));
+    EXPECT_EQ(provider_.asked.size(), asked) << "the service need not make room";
+    EXPECT_EQ(limit_.now, 4 * kMiB);
+    void* const second = on(kHome, 2 * kMiB);
+    EXPECT_TRUE(second) << "up to the last byte";
+    limit_.elsewhere = 0;
+    EXPECT_TRUE(on(kHome, 2 * kMiB)) << "the program has freed some";
+    EXPECT_FALSE(on(kHome, kMiB, /*inside=*/false)) << "outside of iterations, too";
+}
+
+TEST_F(MemoryLimitTest, KeptMemoryIsReusedOrGivenBackBeforeABlockIsRefused) {
+    turn_begins();
+    void* const first = on(kHome, 2 * kMiB);
+    void* const second = on(kHome, 4 * kMiB);
+    void* const third = on(kHome, 2 * kMiB);
+    memory_->free(first);
+    EXPECT_EQ(limit_.now, 8 * kMiB) << "it is kept";
+    const int drains = device_->drains;
+    EXPECT_EQ(on(kHome, 2 * kMiB), first);
+    EXPECT_EQ(device_->drains, drains) << "nothing more is held";
+    memory_->free(first);
+    memory_->free(third);
+    EXPECT_TRUE(on(kHome, 4 * kMiB)) << "too large for the first's place";
+    EXPECT_EQ(device_->held, 8 * kMiB) << "what was kept there is given back";
+    EXPECT_EQ(limit_.now, 8 * kMiB);
+    EXPECT_FALSE(on(kHome, kMiB));
+    memory_->free(second);
+    memory_->give_back();
+    EXPECT_EQ(limit_.now, 4 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, BlocksInTheLaneCountWhileTheyAreThere) {
+    map_lane(16 * kMiB);
+    begin_turn(64 * kMiB, 16 * kMiB);
+    memory_->free(on(kHome, kMiB));  // makes it the home stream
+    std::vector<void*> blocks;
+    while (void* block = ephemeral(2 * kMiB)) blocks.push_back(block);
+    EXPECT_EQ(blocks.size(), 4u);
+    EXPECT_TRUE(memory_->in_lane(blocks.back()));
+    EXPECT_EQ(limit_.now, 8 * kMiB);
+    memory_->free(blocks.back());
+    EXPECT_EQ(limit_.now, 6 * kMiB);
+    EXPECT_TRUE(ephemeral(2 * kMiB));
 }
 
 }  // namespace

@@ -167,7 +167,8 @@ Result<bool> ProcessClient::connect(bool again) {
                                                                             std::string(welcome->gpu.view()), &page_->gates);
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
-        memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this));
+        memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this),
+                                           device_->traits.is_host ? nullptr : identity_.limit);
         gates_.emplace(page_->gates, device_->gated_streams.get());
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);

@@ -37,6 +37,7 @@ struct Identity {
     wire::Attach attach;
     bool without_memory = false;  ///< the program's memory is its own; only its launches are to take turns
     std::uint64_t holds = 0;      ///< ... and it has so much by now
+    Limit* limit = nullptr;       ///< of GPU memory; must outlive the client
 };
 
 /// What a thread has done in an iteration.

@@ -29,6 +29,7 @@ struct Traits {
     bool has_gates = false;       ///< its streams can wait for a word: Note [Gates] in wire/gate_page.h
     bool is_host = false;         ///< the C library's memory is the device's memory, so the C library may serve small blocks
     std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
+    std::uint64_t private_unit = 1;  ///< private memory is backed in pieces of this size
 };
 
 // ---------------------------------------------------------------------------------------------------------- the service

@@ -1,4 +1,5 @@
-// The GPU memory that a program has taken from the driver by itself, as the shim tells: for its limit, and for the service.
+// The GPU memory that a program has taken from the driver by itself, as the shim tells: for the service, and for the limit
+// of the process, which also covers what the client's memory holds.
 #pragma once
 
 #include <algorithm>
@@ -7,18 +8,20 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "client/memory.h"
+
 namespace salus::library {
 
-/// What the program has taken from the driver itself.
-class Holdings {
+/// What the program has taken from the driver itself. Thread-safe.
+class Holdings : public client::Limit {
 public:
-    /// `limit`: the most that may be held; 0: no limit.
+    /// `limit`: the most that may be held, with what the client's memory holds; 0: no limit.
     explicit Holdings(std::uint64_t limit) : limit_(limit) {}
 
     /// Sets the bytes aside: threads may ask at once. False: the limit does not allow it.
     bool reserve(std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        if (limit_ > 0 && bytes > limit_ - std::min(limit_, total_)) return false;
+        if (bytes > left(served_)) return false;
         total_ += bytes;
         return true;
     }
@@ -78,9 +81,36 @@ public:
         }
     }
 
+    // ---- what the client's memory holds ----
+    bool fits(std::uint64_t held) override {
+        const std::lock_guard lock(mutex_);
+        return held <= left(0);
+    }
+    bool hold(std::uint64_t held) override {
+        const std::lock_guard lock(mutex_);
+        if (held > left(0)) return false;
+        served_ = held;
+        return true;
+    }
+    void holds(std::uint64_t held) override {
+        const std::lock_guard lock(mutex_);
+        served_ = held;
+    }
+
+    /// Whether so much more may be held.
+    bool fits_beside(std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        return bytes <= left(served_);
+    }
+
     std::uint64_t total() {
         const std::lock_guard lock(mutex_);
         return total_;
+    }
+    /// With what the client's memory holds, if there is a limit.
+    std::uint64_t total_with_served() {
+        const std::lock_guard lock(mutex_);
+        return total_ + served_;
     }
     std::uint64_t limit() const { return limit_; }
 
@@ -93,6 +123,13 @@ private:
     };
     using Blocks = std::unordered_map<std::uint64_t, Block>;
 
+    /// Of the limit, beside what the program has, and so much.
+    std::uint64_t left(std::uint64_t beside) const {
+        if (limit_ == 0) return ~std::uint64_t{0};
+        const std::uint64_t without = limit_ - std::min(limit_, total_);
+        return without - std::min(without, beside);
+    }
+
     std::uint64_t erase(Blocks::iterator block) {
         const std::uint64_t bytes = block->second.bytes;
         total_ -= std::min(total_, bytes);
@@ -104,6 +141,7 @@ private:
     Blocks blocks_;
     std::map<std::uint64_t, std::uint64_t> mappings_;  ///< handles, by address
     std::uint64_t total_ = 0;                          ///< with what is set aside
+    std::uint64_t served_ = 0;                         ///< held by the client's memory
     const std::uint64_t limit_;
 };
 

@@ -64,5 +64,25 @@ TEST(Holdings, EndWithTheirContext) {
     EXPECT_EQ(holdings.total(), 10u);
 }
 
+TEST(Holdings, AreLimitedTogetherWithWhatTheClientsMemoryHolds) {
+    Holdings holdings(100);
+    EXPECT_TRUE(holdings.reserve(30));
+    EXPECT_FALSE(holdings.fits(71));
+    EXPECT_FALSE(holdings.hold(71));
+    EXPECT_EQ(holdings.total_with_served(), 30u) << "it was refused";
+    EXPECT_TRUE(holdings.hold(70));
+    EXPECT_EQ(holdings.total_with_served(), 100u);
+    EXPECT_EQ(holdings.total(), 30u);
+    EXPECT_FALSE(holdings.reserve(1));
+    holdings.holds(20);
+    EXPECT_TRUE(holdings.fits_beside(50));
+    EXPECT_FALSE(holdings.fits_beside(51));
+    EXPECT_TRUE(holdings.reserve(50));
+    holdings.holds(40);  // blocks that survive their iteration need memory beyond the limit
+    EXPECT_FALSE(holdings.reserve(1));
+    EXPECT_FALSE(holdings.fits_beside(1));
+    EXPECT_TRUE(Holdings(0).hold(~std::uint64_t{0})) << "no limit";
+}
+
 }  // namespace
 }  // namespace salus::library

@@ -112,10 +112,19 @@ Result guarded(salus_client* client, Result otherwise, const Call& call) {
     return otherwise;
 }
 
+/// Why there was no memory for a block of this size.
+std::string why_out_of_memory(std::uint64_t size) {
+    salus::library::Holdings& holdings = salus::library::holdings();
+    if (holdings.fits_beside(size)) return "out of memory";
+    return "That would exceed the limit of " + std::to_string(holdings.limit() >> 20) +
+           " MiB that salus run --memory has set.";
+}
+
 /// See salus_attach.
 salus_status attach(Identity identity, salus_client** client) {
     static const salus::CheckHandler before = salus::set_check_handler(salus::throw_check_failure);
     static_cast<void>(before);
+    if (salus::library::holdings().limit() > 0) identity.limit = &salus::library::holdings();
     auto made = std::make_unique<salus_client>(std::move(identity));
     const char* text = environment("SALUS_DISABLE");
     const bool disabled = text && std::strcmp(text, "0") != 0;
@@ -268,7 +277,7 @@ salus_status salus_alloc_on(salus_client* client, size_t size, void* stream, int
     return guarded(client, SALUS_OK, [&] {
         const auto given = client->client.allocate_on(reinterpret_cast<std::uintptr_t>(stream), size, on_behalf != 0);
         if (given) *block = *given;
-        return !given || *given ? SALUS_OK : failed(SALUS_TOO_LARGE, "out of memory");
+        return !given || *given ? SALUS_OK : failed(SALUS_TOO_LARGE, why_out_of_memory(size).c_str());
     });
 }
 

@@ -34,9 +34,6 @@ std::uint64_t limit_from_environment() {
     return text ? static_cast<std::uint64_t>(parse_number(text).value_or(0)) : 0;
 }
 
-/// Never destroyed: programs free memory until their very end.
-Holdings& holdings = *new Holdings(limit_from_environment());
-
 enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor, kUngated };
 std::atomic<Role> role{Role::kUndecided};
 std::atomic<bool> is_child{false};
@@ -54,7 +51,7 @@ bool is_rank_of_many() {
 Role attach_for_launches() {
     if (is_rank_of_many()) return Role::kUngated;
     std::string why_not;
-    salus_client* const client = attach_without_memory(holdings.total(), why_not);
+    salus_client* const client = attach_without_memory(holdings().total(), why_not);
     if (!client) {
         if (why_not.empty()) return Role::kByAdaptor;  // it was faster
         std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why_not.c_str());
@@ -128,7 +125,7 @@ void launch_ends() {
 
 void tell_holdings() {
     if (role.load(std::memory_order_acquire) != Role::kByLaunches) return;
-    if (salus_client* const client = the_client()) client->client.holds(holdings.total());
+    if (salus_client* const client = the_client()) client->client.holds(holdings().total());
 }
 
 void stream_ends(void* stream) {
@@ -139,57 +136,58 @@ void stream_ends(void* stream) {
 bool may_allocate(std::uint64_t bytes) {
     if (is_child) return true;
     decide();
-    return holdings.reserve(bytes);
+    return holdings().reserve(bytes);
 }
 
 void allocated(std::uint64_t name, std::uint64_t bytes) {
     if (is_child) return;
-    holdings.name(name, bytes, current_context());
+    holdings().name(name, bytes, current_context());
     tell_holdings();
 }
 
 void not_allocated(std::uint64_t bytes) {
-    if (!is_child) holdings.unreserve(bytes);
+    if (!is_child) holdings().unreserve(bytes);
 }
 
 std::uint64_t freeing(std::uint64_t name) {
     if (is_child) return 0;
-    const std::uint64_t bytes = holdings.take_out(name);
+    const std::uint64_t bytes = holdings().take_out(name);
     if (bytes > 0) tell_holdings();
     return bytes;
 }
 
 void not_freed(std::uint64_t name, std::uint64_t bytes) {
-    holdings.put_back(name, bytes);
+    holdings().put_back(name, bytes);
     tell_holdings();
 }
 
 void mapped(std::uint64_t address, std::uint64_t handle) {
-    if (!is_child) holdings.map(address, handle);
+    if (!is_child) holdings().map(address, handle);
 }
 
 void unmapped(std::uint64_t address, std::uint64_t bytes) {
     if (is_child) return;
-    holdings.unmap(address, bytes);
+    holdings().unmap(address, bytes);
     tell_holdings();
 }
 
 void released(std::uint64_t handle) {
     if (is_child) return;
-    holdings.release(handle);
+    holdings().release(handle);
     tell_holdings();
 }
 
 void context_ended(void* context) {
     if (is_child) return;
-    holdings.drop_all_of(context);
+    holdings().drop_all_of(context);
     tell_holdings();
 }
 
 void memory_info(std::uint64_t* free, std::uint64_t* total) {
     if (is_child) return;
     decide();
-    const std::uint64_t own = holdings.total(), limit = holdings.limit();
+    // What the client's memory holds counts against the limit. Of the GPU's free memory it is missing already.
+    const std::uint64_t own = holdings().total(), with_served = holdings().total_with_served(), limit = holdings().limit();
     salus_client* const client = the_client();
     const auto room = client ? client->client.room() : std::nullopt;
     if (limit == 0 && !room) return;
@@ -201,7 +199,7 @@ void memory_info(std::uint64_t* free, std::uint64_t* total) {
     if (limit > 0) *total = std::min(*total, limit);
     const std::uint64_t capacity = room ? room->capacity : *total;
     const std::uint64_t left = capacity - std::min(capacity, others + own);
-    *free = std::min({*free, left, *total - std::min(*total, own)});
+    *free = std::min({*free, left, *total - std::min(*total, with_served)});
 }
 
 void exchanges() {
@@ -226,6 +224,12 @@ const shim::ClientSide kClientSide{.launch_begins = launch_begins,
                                    .exchanges = exchanges};
 
 }  // namespace
+
+Holdings& holdings() {
+    static Holdings& all = *new Holdings(limit_from_environment());  // programs free memory until their very end
+    return all;
+}
+
 }  // namespace salus::library
 
 extern "C" __attribute__((visibility("default"))) const salus::shim::ClientSide* salus_shim_link(std::uint32_t version) {

@@ -427,6 +427,45 @@ class Units(unittest.TestCase):
         self.assertEqual(before, world.device.calls)
         self.assertLessEqual(world.device.counted, work)
 
+    def test_shortcuts_change_nothing(self):
+        """Scripts that mostly repeat themselves, with and without Note [The usual iteration]."""
+        taken = 0
+        for seed in range(300):
+            with self.subTest(seed=seed):
+                taken += self.play_both_ways(random.Random(seed))
+        self.assertGreater(taken, 300 * 20)
+
+    def play_both_ways(self, chance):
+        """Returns how often the shortcut was noted or kept."""
+        short, long = World(O="m", P="m0 n", Q="g"), World(O="m", P="m0 n", Q="g")
+        long.boundaries._note_usual = lambda *_: None
+        events = [model + mode + failed for model in "mngt" for mode in ("", "-", ".") for failed in ("", "", "!")]
+        events += ["b", "b", "b!", "break", "O", "P", "Q", "O{", "}O", "O!", "-O", "+P", "-P", "+Q", "finish"]
+        usual = chance.choice([["m", "b", "O"], ["m", "m", "b", "b", "O"], ["g", "b", "Q"], ["m", "O{", "m", "b", "}O"]])
+        script, taken = ["+O", "+Q"], 0
+        while len(script) < 300:
+            script += usual if chance.random() < 0.7 else [chance.choice(events)]
+        for event in script:
+            name = event.strip("!{}-")
+            if name.isupper() and name[0] != "+" and name not in short.optimizers:
+                continue
+            fails = chance.choice([KeyboardInterrupt, MemoryError]) if chance.random() < 0.01 else None
+            outcomes = []
+            for world in (short, long):
+                world.device.fails = fails
+                try:
+                    world.happens(event)
+                    outcomes.append(None)
+                except (KeyboardInterrupt, MemoryError) as error:
+                    outcomes.append(type(error))
+                world.device.fails = None
+            self.assertEqual(outcomes[0], outcomes[1], event)
+            self.assertEqual(short.device.calls, long.device.calls, event)
+            self.assertEqual(short.device.answered, long.device.answered, event)
+            self.assertEqual(len(short.device.kinds), len(long.device.kinds), event)
+            taken += short.boundaries._usual is not None
+        return taken
+
 
 class Threads(unittest.TestCase):
     """Two threads of one script."""

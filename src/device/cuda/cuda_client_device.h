@@ -12,8 +12,12 @@
 
 namespace salus::device {
 
-inline constexpr Traits kCudaTraits{
-    .name = "cuda", .asynchronous = true, .has_contexts = true, .has_gates = true, .lane_unit = cuda::kPiece};
+inline constexpr Traits kCudaTraits{.name = "cuda",
+                                    .asynchronous = true,
+                                    .has_contexts = true,
+                                    .has_gates = true,
+                                    .lane_unit = cuda::kPiece,
+                                    .private_unit = cuda::kPrivatePiece};
 
 /// Windows for the GPU with this UUID and this capacity. Creates the process's (primary) context on it, unless there is one.
 /// The error is one line.
