@@ -161,6 +161,8 @@ void Simulation::sabotage(const Event& event) {
     const auto* set_class = std::get_if<event::SetClass>(&event);
     if (set_class && !set_class->interactive && goes_wrong(Fault::kStaysBeside))
         saboteur.set_beside(set_class->client, true);
+    if (want && goes_wrong(Fault::kForgetsCrew)) saboteur.forget_crew_of(want->client);
+    if (want && goes_wrong(Fault::kMixesCrews)) saboteur.put_into_crew(want->client);
 }
 
 void Simulation::happen(const Pending& pending) {
@@ -224,6 +226,7 @@ void Simulation::disturb(const Disturbance& d) {
         case Kind::kContinue: return continue_process(d.client);
         case Kind::kNeverPage: return never_page(d.client);
         case Kind::kClass: return change_class(d.client);
+        case Kind::kCrew: return join_crew(d.client);
         case Kind::kContext: c.context += d.capacity; return;
         case Kind::kTurnCost: c.page->turn_cost_ns = static_cast<std::uint64_t>(d.time.ns); return;
         default: break;

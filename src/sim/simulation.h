@@ -34,6 +34,7 @@ struct Disturbance {
         kAdjust,        ///< sets `priority` and `weight`
         kNeverPage,     ///< the client finds that it cannot be paged
         kClass,         ///< the client's class changes
+        kCrew,          ///< the client joins its crew
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
         kCapacity,      ///< others leave `capacity` of the device
@@ -67,6 +68,8 @@ enum class Fault : std::uint8_t {
     kForgetsWish,        ///< the engine forgets that a client wants to run
     kForgetsClass,       ///< the engine lets an interactive client take turns although there is memory for a lane beside
     kStaysBeside,        ///< the engine leaves a client that became batch in its lane beside
+    kForgetsCrew,        ///< the engine forgets that a client belongs to a crew
+    kMixesCrews,         ///< the engine takes a client for a member of a crew that it does not belong to
 };
 
 struct SimulationOptions {
@@ -239,6 +242,7 @@ private:
     void reattach(ClientId id);
     void never_page(ClientId id);
     void change_class(ClientId id);
+    void join_crew(ClientId id);
     void begin(ClientId id);
     void look_at_word(ClientId id);
     void start_leg(ClientId id, Duration overhead);

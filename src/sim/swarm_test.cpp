@@ -104,7 +104,7 @@ TEST_F(Swarm, DrawsEveryKindOfEvent) {
 }
 
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 15u) << "three policies, eight faults of shell and protocol, four of the engine";
+    ASSERT_EQ(all_canaries().size(), 17u) << "three policies, eight faults of shell and protocol, six of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;
