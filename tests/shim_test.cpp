@@ -358,16 +358,17 @@ struct CrewWay {
 
 TEST(ShimCrew, RunsAtOnceWhileAnotherJobWaits) {
     for (const CrewWay& way : {CrewWay{"export WORLD_SIZE=2; ", "", true}, CrewWay{"", " --exchange", true},
-                               CrewWay{"", "", false}, CrewWay{"export WORLD_SIZE=2 LOCAL_WORLD_SIZE=1; ", "", false}}) {
+                               CrewWay{"", "", false}, CrewWay{"export WORLD_SIZE=2 LOCAL_WORLD_SIZE=1; ", "", false},
+                               CrewWay{"export WORLD_SIZE=2 SALUS_NO_CREW=1; ", "", false}}) {
         SCOPED_TRACE(std::string(way.before) + way.option);
         ShimMachine machine({"--lanes", "1"});
-        Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "4"});
-        Process crew = run_two(machine, way.before, "resolver --us 1000 --seconds 4" + std::string(way.option));
+        Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "3"});
+        Process crew = run_two(machine, way.before, "resolver --us 1000 --seconds 3" + std::string(way.option));
         const bool together = eventually(
             [&] {
                 return pids_of(machine, "crew", "running").size() == 2 && pids_of(machine, "other", "waiting").size() == 1;
             },
-            way.together ? kPatienceS : 3);
+            way.together ? kPatienceS : 2);
         EXPECT_EQ(together, way.together) << machine.status().dump();
         machine.result(other);
         EXPECT_EQ(crew.wait(), 0) << crew.output();
@@ -417,6 +418,22 @@ TEST(ShimCrew, AMemberThatIsStuckInALaunchHoldsNobodyUpForLong) {
     Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--launches", "300"});
     EXPECT_LT(machine.result(busy).value("took_s", 100.0), 12.0);
     EXPECT_TRUE(stuck.runs()) << stuck.output();
+}
+
+TEST(ShimCrew, IsACrewForTheNextServiceToo) {
+    ShimMachine machine({"--lanes", "1"});
+    Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "8"});
+    Process crew = run_two(machine, "", "resolver --exchange --us 1000 --seconds 8");
+    const auto together = [&] {
+        return pids_of(machine, "crew", "running").size() == 2 && pids_of(machine, "other", "waiting").size() == 1;
+    };
+    ASSERT_TRUE(eventually(together)) << machine.status().dump();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    machine.start_service();
+    EXPECT_TRUE(eventually(together)) << machine.status().dump();
+    machine.result(other);
+    EXPECT_EQ(crew.wait(), 0) << crew.output();
 }
 
 TEST(ShimCrew, GoesOnWhenAMemberIsKilled) {

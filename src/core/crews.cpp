@@ -14,14 +14,11 @@ namespace salus {
 // - The turn is taken back from all of them, and ends when the last has given it back. If the leader is not the last, one of
 //   the others leads on.
 // - While the turn is being taken back, a member that wants to run waits for the next one; but not for long, because one
-// that
-//   is still inside may wait for it. Then it is let in, until the others have given back or as long again. The next time it
-//   waits twice as long: else members that wait for each other's end, and not for each other, would keep the turn for ever.
-//   The longest wait is longer than a client waits for its device, so that only a member that is stuck in a launch makes the
-//   others come in again.
-// - A member that is stopped leads nobody and keeps no lane. The shell counts as stopped a member that does not give back
-// for
-//   long: whatever it waits for is not in its crew.
+//   that is still inside may wait for it. Then it is let in, until the leader has given back or as long again. The next time
+//   it waits twice as long: else members whose work merely overlaps would keep the turn for ever. The longest wait is longer
+//   than a client waits for its device, so that then only a member that is stuck in a launch makes others come in.
+// - A member that is stopped leads nobody and keeps no lane. The shell counts a member as stopped if it does not give back
+//   for long: whatever it waits for is not in its crew.
 // - The crew's time is counted once: its members' virtual times are level whenever one of them begins or ends.
 // A member beside the others (Note [Beside] in turns.cpp) waits for nobody, and is left alone.
 namespace {
@@ -76,7 +73,7 @@ bool Engine::may_accompany(const Client& client) const {
     return client.lane != kNoLane ? client.mapped : client.facts.persistent <= client.observed();
 }
 
-/// Members come in; those that were let in are asked to yield in time.
+/// Members come in; those that were let in are asked to yield when their time is over.
 void Engine::run_crews() {
     crews_at_ = kNever;
     for (Client* client : clients_.all()) {
@@ -87,6 +84,7 @@ void Engine::run_crews() {
     }
 }
 
+/// ... if there is a turn of its crew to come into, and it has waited long enough if that is being taken back.
 void Engine::come_in(Client& client) {
     const Client* leader = leader_of(client);
     if (!leader) return;
@@ -123,12 +121,13 @@ void Engine::bring_mates(Client& leader) {
 void Engine::pass_on(Client& left, bool taken_back) {
     left.let_in_until = kNever;
     level_crew(left);
+    const bool ends = taken_back && !leader_of(left);  // else those that were let in stay for the leader
     Client* heir = nullptr;
     bool anybody = false;
     for (Client* mate : mates_of(left)) {
         if (!is_live(*mate)) continue;
         anybody = true;
-        if (taken_back) ask_one(*mate);
+        if (ends) ask_one(*mate);
         const bool has_lane = mate->lane != kNoLane && mate->mapped && lanes_.at(mate->lane).holder == kNoClient;
         if (mate->accompanies && has_lane && !heir) heir = mate;
     }
@@ -144,6 +143,7 @@ void Engine::pass_on(Client& left, bool taken_back) {
     }
 }
 
+/// From now on it holds its lane. REQUIRES: the lane is free.
 void Engine::lead(Client& heir) {
     Lane& lane = lanes_.at(heir.lane);
     lane.holder = lane.last_holder = last_granted_ = heir.facts.id;
@@ -152,7 +152,7 @@ void Engine::lead(Client& heir) {
     for (const ClientFacts* waiting : lane.ready) contend(lane, clients_.at(waiting->id));
 }
 
-/// Others may use the lane meanwhile.
+/// It keeps its turn, which it cannot give back now, but not its lane. REQUIRES: it was asked to yield.
 void Engine::step_aside(Client& stopped) {
     if (stopped.accompanies || stopped.lane == kNoLane || is_beside(stopped)) return;
     Lane& lane = lanes_.at(stopped.lane);
@@ -162,6 +162,7 @@ void Engine::step_aside(Client& stopped) {
     pass_on(stopped, /*taken_back=*/true);
 }
 
+/// Whoever ran longest counts for all.
 void Engine::level_crew(Client& client) {
     std::vector<Client*> crew = mates_of(client);
     if (crew.empty()) return;

@@ -103,7 +103,7 @@ void Engine::dispatch_exclusive() {
     }
     if (front && front->ready_index < 0) {  // a crew is one: whoever of it is ready goes ahead
         for (Client* mate : mates_of(*front)) {
-            if (mate->ready_index >= 0 && !is_beside(*mate) && lanes_.at(mate->lane).holder == kNoClient) front = mate;
+            if (mate->ready_index >= 0 && lanes_.at(mate->lane).holder == kNoClient) front = mate;
         }
     }
     if (front && front->ready_index >= 0) grant(lanes_.at(front->lane), *front);
@@ -209,7 +209,7 @@ void Engine::contend_everywhere() {
 void Engine::ask_yield(Client& holder) {
     ask_one(holder);
     for (Client* mate : mates_of(holder)) {
-        if (mate->holds() && !is_beside(*mate)) ask_one(*mate);
+        if (mate->holds()) ask_one(*mate);
     }
 }
 

@@ -57,9 +57,10 @@ Ranks ranks() {
         const char* text = std::getenv(name);
         return text ? parse_number(text).value_or(otherwise) : otherwise;
     };
+    const bool on_many_machines = number("SLURM_STEP_NUM_NODES", 1) > 1;
     for (const auto& [all, here] : kLaunchers) {
         const double count = number(all, 1);
-        if (count > 1) return {count, number(here, count)};
+        if (count > 1) return {count, number(here, on_many_machines ? 1 : count)};
     }
     return {};
 }

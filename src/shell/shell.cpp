@@ -274,10 +274,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     show_others(added);  // before the client may look
     send(added.id, welcome);
     feed(e);
-    if (attach.crew != 0) {
-        added.in_crew = true;
-        feed(event::JoinCrew{added.id, JobId{attach.crew}});
-    }
+    if (attach.crew != 0) feed(event::JoinCrew{added.id, JobId{attach.crew}});
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
     if (attach.flags & wire::Attach::kResident || added.overhead > Bytes{}) {
@@ -330,7 +327,6 @@ bool Shell::message(Session& session, const wire::Message& message) {
         const bool found = reason >= ClassReason::kTrains && reason <= ClassReason::kWaits;
         set_class(session, {c->interactive != 0, found ? reason : ClassReason::kUnknown});
     } else if (const auto* j = std::get_if<wire::JoinCrew>(&message)) {
-        session.in_crew = true;
         feed(event::JoinCrew{id, JobId{j->crew}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
@@ -490,8 +486,9 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 // would wait as long. Such a holder uses no processor time. (If a GPU works for it, the thread that waits for the GPU uses
 // some, or the wait is shorter than this.) We treat it like a stopped process: it keeps its lane, and the others move to
 // another lane if there is room.
-// A member of a crew may well wait for another member, and uses processor time or none. So it counts as stopped only if it
-// keeps a turn that is wanted back: whatever it waits for, its crew has had the time.
+// A member of a crew may well wait for another member, and use processor time or none (Note [Crews] in core/crews.cpp). So
+// it counts as stopped only if it keeps for long a turn that is wanted back: whatever it waits for, its crew has had the
+// time.
 void Shell::look_whether_asleep(Session& session) {
     const Instant at = now();
     const Client* client = engine_.find(session.id);
@@ -514,7 +511,7 @@ void Shell::look_whether_asleep(Session& session) {
     if (!inside || !word.yield) session.wanted_back_at = kNever;
     else session.wanted_back_at = std::min(session.wanted_back_at, at);
     const bool is_stuck = session.wanted_back_at != kNever && at - session.wanted_back_at >= kStuckAfter;
-    const bool asleep = inside && (session.in_crew ? is_stuck : does_nothing);
+    const bool asleep = inside && (client->crew != kNoJob ? is_stuck : does_nothing);
     if (asleep == session.asleep) return;
     log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.process.pid,
         asleep ? "does nothing in the middle of an iteration" : "continues its iteration");

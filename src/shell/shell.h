@@ -47,7 +47,6 @@ struct Session {
     Duration cpu_seen;                      ///< its processor time, and ...
     Instant cpu_seen_at;                    ///< ... when that was last seen to advance
     Instant wanted_back_at = kNever;        ///< since when it was seen to keep a turn that is wanted back
-    bool in_crew = false;                   ///< Note [Crews] in core/crews.cpp
     bool disconnected = false;              ///< its process may still be there
     std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
     bool asks = false;                      ///< that Need is not answered yet
