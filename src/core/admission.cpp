@@ -42,7 +42,7 @@ void Engine::refuse_if_impossible(Client& client) {
 /// Clients on the device without a lane count even if they want nothing now: once they have a lane, they no longer keep
 /// others out.
 bool Engine::waits_for_memory(const Client& client) const {
-    if (client.lane != kNoLane || client.refused || client.dropped) return false;
+    if (client.lane != kNoLane || client.accompanies || client.refused || client.dropped) return false;
     if (client.residency() == Residency::kResident) return client.profiled;
     if (client.residency() == Residency::kPaged) return client.wants();
     return client.residency() == Residency::kAbsent && client.wants() && client.profiled;

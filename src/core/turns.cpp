@@ -248,6 +248,7 @@ void Engine::release_lane(Client& client) {
     }
     if (client.accompanies) {
         client.accompanies = false;
+        if (client.lane == kNoLane || lanes_.at(client.lane).blocked) memory_changed_ = true;  // it may get another
     } else if (client.lane == kNoLane) {
         if (profiling_ == client.facts.id) profiling_ = kNoClient;
     } else {

@@ -107,15 +107,21 @@ void Checkers::check_lanes(const Simulation& s) const {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
     // A client that was stopped or stalled may find its place taken when it continues. It runs to its boundary beside the
-    // others.
+    // others, and so does its crew.
     const unsigned lanes_max = s.options().engine.lanes_max;
     std::size_t running = 0;
-    std::set<std::uint32_t> crews;  // each counts once
+    const auto crew_of = [&](const Client& client) {
+        const std::size_t i = index_of(client.facts.id);
+        return joined_.contains(i) ? s.jobs()[i].crew : 0;
+    };
+    std::set<std::uint32_t> crews;  // each counts once, or not at all
+    for (const Client* client : s.engine().clients()) {
+        if (client->holds() && s.client(client->facts.id).resumed && crew_of(*client) != 0) crews.insert(crew_of(*client));
+    }
     for (const Client* client : s.engine().clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
         if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
-        const bool in_crew = joined_.contains(index_of(client->facts.id));
-        if (!in_crew || crews.insert(s.jobs()[index_of(client->facts.id)].crew).second) ++running;
+        if (crew_of(*client) == 0 || crews.insert(crew_of(*client)).second) ++running;
     }
     SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
 }
