@@ -350,6 +350,123 @@ TEST(Shim, WorkThatWaitsForLaterLaunchesDoesNotDeadlock) {
     EXPECT_TRUE(busy.runs());
 }
 
+// --------------------------------------------------------------------------------------------------------------- crews
+
+/// A job of two processes, both of which run this program.
+Process run_two(ShimMachine& machine, const std::string& before, const std::string& program) {
+    const std::string one = std::string(SALUS_SHIM_PROGRAM) + " " + program;
+    return machine.salus({"run", "--name", "crew", "--", "sh", "-c", before + one + " & " + one + " & wait"});
+}
+
+/// Those of its clients that are in this state.
+std::vector<int> pids_of(ShimMachine& machine, const std::string& name, const std::string& state) {
+    std::vector<int> pids;
+    const nlohmann::json status = machine.status();
+    for (const nlohmann::json& job : status["jobs"]) {
+        if (job.value("name", "") == name && job.value("state", "") == state) pids.push_back(job.value("pid", 0));
+    }
+    return pids;
+}
+
+struct CrewWay {
+    const char* before;
+    const char* option;
+    bool together;
+};
+
+TEST(ShimCrew, RunsAtOnceWhileAnotherJobWaits) {
+    for (const CrewWay& way : {CrewWay{"export WORLD_SIZE=2; ", "", true}, CrewWay{"", " --exchange", true},
+                               CrewWay{"", "", false}, CrewWay{"export WORLD_SIZE=2 LOCAL_WORLD_SIZE=1; ", "", false},
+                               CrewWay{"export WORLD_SIZE=2 SALUS_NO_CREW=1; ", "", false}}) {
+        SCOPED_TRACE(std::string(way.before) + way.option);
+        ShimMachine machine({"--lanes", "1"});
+        Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "3"});
+        Process crew = run_two(machine, way.before, "resolver --us 1000 --seconds 3" + std::string(way.option));
+        const bool together = eventually(
+            [&] {
+                return pids_of(machine, "crew", "running").size() == 2 && pids_of(machine, "other", "waiting").size() == 1;
+            },
+            way.together ? kPatienceS : 2);
+        EXPECT_EQ(together, way.together) << machine.status().dump();
+        machine.result(other);
+        EXPECT_EQ(crew.wait(), 0) << crew.output();
+    }
+}
+
+/// Each process of the crew has its half of the time, as the other job has: a crew's time counts once.
+TEST(ShimCrew, SharesAreByTheJobsTime) {
+    ShimMachine machine({"--lanes", "1"});
+    Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "5"});
+    Process crew = run_two(machine, "export WORLD_SIZE=2; ", "resolver --us 1000 --seconds 5");
+    const double launches = machine.result(other).value("launches", 0.0);
+    EXPECT_EQ(crew.wait(), 0) << crew.output();
+    std::istringstream lines(crew.output());
+    std::vector<double> of_crew;
+    for (std::string line; std::getline(lines, line);) {
+        const nlohmann::json result = nlohmann::json::parse(line, nullptr, false);
+        ASSERT_TRUE(result.is_object()) << line;
+        EXPECT_EQ(result.value("sum", -1), result.value("launches", 0));
+        of_crew.push_back(result.value("launches", 0.0));
+    }
+    ASSERT_EQ(of_crew.size(), 2u) << crew.output();
+    for (const double one : of_crew) {
+        EXPECT_GT(one / launches, 0.6) << crew.output();
+        EXPECT_LT(one / launches, 1.7) << crew.output();
+    }
+}
+
+TEST(ShimCrew, ProcessesThatWaitForEachOtherDoNotDeadlock) {
+    ShimMachine machine({"--lanes", "1", "--min-turn-ms", "3"});
+    Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--seconds", "60"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("busy") == "running"; }));
+    machine.also["WORLD_SIZE"] = "2";
+    Process partners = machine.salus({"run", "--name", "partners", "--", SALUS_SHIM_ODD, "partners"});
+    EXPECT_EQ(partners.wait(), 0) << partners.output();
+    EXPECT_EQ(partners.output(), "0\n");
+    EXPECT_TRUE(busy.runs());
+}
+
+/// Nobody of its crew can help it, because there is nobody else.
+TEST(ShimCrew, AMemberThatIsStuckInALaunchHoldsNobodyUpForLong) {
+    ShimMachine machine({"--lanes", "1"});
+    machine.also["WORLD_SIZE"] = "2";
+    Process stuck = machine.salus({"run", "--name", "stuck", "--", SALUS_SHIM_ODD, "stuck"});
+    machine.also.erase("WORLD_SIZE");
+    ASSERT_TRUE(eventually([&] { return stuck.output().find("sleeps") != std::string::npos; })) << stuck.output();
+    Process busy = machine.run({"--name", "busy"}, {"dlsym", "--us", "1000", "--launches", "300"});
+    EXPECT_LT(machine.result(busy).value("took_s", 100.0), 12.0);
+    EXPECT_TRUE(stuck.runs()) << stuck.output();
+}
+
+TEST(ShimCrew, IsACrewForTheNextServiceToo) {
+    ShimMachine machine({"--lanes", "1"});
+    Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "8"});
+    Process crew = run_two(machine, "", "resolver --exchange --us 1000 --seconds 8");
+    const auto together = [&] {
+        return pids_of(machine, "crew", "running").size() == 2 && pids_of(machine, "other", "waiting").size() == 1;
+    };
+    ASSERT_TRUE(eventually(together)) << machine.status().dump();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    machine.start_service();
+    EXPECT_TRUE(eventually(together)) << machine.status().dump();
+    machine.result(other);
+    EXPECT_EQ(crew.wait(), 0) << crew.output();
+}
+
+TEST(ShimCrew, GoesOnWhenAMemberIsKilled) {
+    ShimMachine machine({"--lanes", "1"});
+    Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "6"});
+    Process crew = run_two(machine, "export WORLD_SIZE=2; ", "resolver --us 1000 --seconds 6");
+    ASSERT_TRUE(eventually([&] { return pids_of(machine, "crew", "running").size() == 2; })) << machine.status().dump();
+    ::kill(pids_of(machine, "crew", "running").front(), SIGKILL);
+    EXPECT_EQ(crew.wait(), 0) << crew.output();
+    const nlohmann::json left = ShimMachine::line_of(crew);
+    EXPECT_EQ(left.value("sum", -1), left.value("launches", 0)) << crew.output();
+    EXPECT_GT(left.value("launches", 0), 300) << crew.output();
+    EXPECT_GT(machine.result(other).value("launches", 0), 300);
+}
+
 TEST(Shim, AProgramThatComputesNothingHoldsNobodyUp) {
     ShimMachine machine;
     Process idle = machine.run({"--name", "idle"}, {"resolver", "--launches", "8", "--pause-us", "500000"});

@@ -29,6 +29,7 @@ def _torch_is_here(torch):
         if _world_size() > 1:
             if os.environ.get("RANK", "0") == "0":
                 _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
+            os.environ["SALUS_NO_CREW"] = "1"  # its launches take no turns, either
             return
         if os.environ.get("SALUS_DEVICE") == "cuda":
             _AdaptorOnGpu(torch).start()

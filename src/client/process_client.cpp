@@ -128,6 +128,7 @@ Result<bool> ProcessClient::connect(bool again) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
     }
+    attach.crew = crew_;
     if (!says_class() && class_watch_.found().interactive) attach.flags |= wire::Attach::kInteractive;
     if (again && page_->iterations > 1) {  // its profile is still valid
         attach.flags |= wire::Attach::kProfiled;
@@ -180,6 +181,7 @@ Result<bool> ProcessClient::connect(bool again) {
         const std::lock_guard lock(socket_mutex_);
         socket_ = os::GuardedDescriptor(std::move(socket).value());
     }
+    if (const std::uint32_t crew = crew_; crew != attach.crew) send(wire::JoinCrew{crew});  // it has joined meanwhile
     ++attachments_;
     return true;
 }
@@ -487,6 +489,13 @@ void ProcessClient::watch_class(Work work) {
 
 void ProcessClient::take_turns_by_launches(bool on) {
     if (by_launches_.exchange(on) && !on) launches_.stop();
+}
+
+bool ProcessClient::join_crew() {
+    const std::uint32_t crew = identity_.attach.job;
+    if (crew == 0 || !identity_.without_memory) return false;
+    if (crew_.exchange(crew) == 0) send(wire::JoinCrew{crew});
+    return true;
 }
 
 void ProcessClient::stream_ends(device::Stream stream) {

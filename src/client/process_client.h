@@ -82,6 +82,9 @@ public:
     // ---- what the shim tells (client/launches.h) ----
     /// From now on launches wait for the turn; or no longer.
     void take_turns_by_launches(bool on);
+    /// From now on it takes its turns together with the other processes of its job that say so: they wait for each other on
+    /// the device. False: it cannot, because it has no job, or memory in a lane.
+    bool join_crew();
     bool takes_turns_by_launches() const { return by_launches_.load(std::memory_order_acquire); }
     /// Whether a thread has ever entered an iteration by itself.
     bool has_begun() const { return has_begun_.load(std::memory_order_relaxed); }
@@ -226,6 +229,7 @@ private:
     std::atomic<bool> has_begun_{false};
     ClassWatch class_watch_;
     std::atomic<bool> by_launches_{false};
+    std::atomic<std::uint32_t> crew_{0};              ///< 0: none
     std::atomic<std::uint64_t> hurries_until_ns_{0};  ///< the job was sent a signal, which its threads are to handle
     std::uint64_t capacity_ = 0;                      ///< of the device, by the service's Welcome
     std::atomic<std::uint64_t> holds_{0};             ///< taken from the driver by the program itself

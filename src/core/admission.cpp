@@ -42,7 +42,7 @@ void Engine::refuse_if_impossible(Client& client) {
 /// Clients on the device without a lane count even if they want nothing now: once they have a lane, they no longer keep
 /// others out.
 bool Engine::waits_for_memory(const Client& client) const {
-    if (client.lane != kNoLane || client.refused || client.dropped) return false;
+    if (client.lane != kNoLane || client.accompanies || client.refused || client.dropped) return false;
     if (client.residency() == Residency::kResident) return client.profiled;
     if (client.residency() == Residency::kPaged) return client.wants();
     return client.residency() == Residency::kAbsent && client.wants() && client.profiled;
@@ -73,12 +73,17 @@ bool Engine::may_enter(const Client& client, Barred barred) {
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     }
     if (!policy_->info.exclusive || client.facts.interactive) return true;
+    const Client* first = &client;  // a crew comes in with the first of it
+    for (const Client* mate : mates_of(client)) {
+        if (mate->on_device() && ranks_before(*mate, *first)) first = mate;
+    }
     return std::ranges::none_of(clients_.all(), [&](const Client* other) {
         if (other == &client || other->stopped || other->refused || other->dropped) return false;
+        if (are_mates(*other, client)) return false;
         if (stands_its_ground(client) && is_kept_out(*other)) return false;
         if (is_beside(*other)) return false;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
-        return present && ranks_before(*other, client);
+        return present && ranks_before(*other, *first);
     });
 }
 
@@ -170,7 +175,7 @@ std::optional<Placement> Engine::find_place(const Client& client, Way way) const
                          .persistent = to_charge,
                          .ephemeral = client.facts.ephemeral,
                          .may_open = beside || wants_lane(client),
-                         .may_share = beside || policy_->info.shares_lanes,
+                         .may_share = beside || policy_->info.shares_lanes || client.crew != kNoJob,
                          .beside = beside},
                         ledger_.free());
 }
@@ -228,7 +233,7 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
     }
     const bool beside = way == Way::kBeside;
     const bool may_open = beside || wants_lane(newcomer);
-    const bool may_share = beside || policy_->info.shares_lanes;
+    const bool may_share = beside || policy_->info.shares_lanes || newcomer.crew != kNoJob;
     bool user_has_lane = false;
     Bytes least_extra = newcomer.facts.ephemeral;
     for (const Lane& lane : lanes_.all()) {

@@ -48,6 +48,7 @@ struct Client {
     ClientFacts facts;
 
     JobId job = kNoJob;
+    JobId crew = kNoJob;                  ///< Note [Crews] in crews.cpp
     std::uint64_t iterations_before = 0;  ///< done under an earlier service
     LaneId lane = kNoLane;
     bool profiled = false;  ///< P and T are known
@@ -61,6 +62,8 @@ struct Client {
     bool mapped = false;          ///< it has its lane mapped, as far as its T reaches
     bool demand_changed = false;  ///< facts.persistent or .ephemeral differ from what is reserved
     bool stalled = false;         ///< waits in mid-iteration for memory that it asked for
+    bool accompanies = false;     ///< it holds its crew's turn, but no lane
+    unsigned times_let_in = 0;    ///< into a turn of its crew that was being taken back
     unsigned profile_turns = 0;
     unsigned profile_iterations = 0;
     Duration profile_time;               ///< time of these iterations
@@ -80,6 +83,7 @@ struct Client {
     Instant idle_since;
     Instant stopped_at;
     Instant stalled_at;
+    Instant let_in_until = kNever;  ///< then it is asked to yield as the others of its crew were
     Instant accrued_at;             ///< memory time is counted up to here ...
     double memory_time_gib_s = 0;   ///< ... without the T of a turn that is on
     std::int32_t ready_index = -1;  ///< in its lane's ready list

@@ -66,7 +66,7 @@ void Engine::audit() const {
 Instant Engine::deadline() const {
     Instant earliest = std::min({balance_at_, starts_.review_at(), gates_.deadline()});
     for (const Lane& lane : lanes_.all()) earliest = std::min(earliest, lane.yield_at);
-    return earliest;
+    return std::min(earliest, crews_at_);
 }
 
 Client* Engine::known(ClientId id) {
@@ -148,6 +148,7 @@ void Engine::on(const event::Demand& e) {
     if (!client) return;
     if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral) || !makes_sense(e.occupancy))
         return drop(e.client, ProtocolFault::kNonsense);
+    if (client->crew != kNoJob && e.ephemeral > Bytes{}) return drop(e.client, ProtocolFault::kNonsense);
     if (client->facts.occupancy != e.occupancy) memory_changed_ = true;
     client->facts.occupancy = e.occupancy;
     if (client->facts.persistent == e.persistent && client->facts.ephemeral == e.ephemeral) return;
@@ -161,6 +162,7 @@ void Engine::on(const event::Need& e) {
     Client* client = known(e.client);
     if (!client) return;
     if (!makes_sense(e.persistent) || !makes_sense(e.ephemeral)) return drop(e.client, ProtocolFault::kNonsense);
+    if (client->crew != kNoJob && e.ephemeral > Bytes{}) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     unstall(*client);  // a new request replaces an earlier one
     if (e.persistent + e.ephemeral > ledger_.largest_capacity()) {
@@ -272,11 +274,11 @@ void Engine::on(const event::Idle& e) {
     }
     if (client->turn() == Turn::kRunning && !client->yield_asked) {
         move_turn(*client, Turn::kHoldingIdle);
-        const Lane& lane = lanes_.at(client->lane);
-        const bool outgrew_lane = client->demand_changed && client->facts.ephemeral > lane.size;
+        const bool outgrew_lane =
+            client->demand_changed && client->lane != kNoLane && client->facts.ephemeral > lanes_.at(client->lane).size;
         if (client->demand_changed && !outgrew_lane) apply_demand(*client);
-        const bool contended = is_work_conserving(lane) && !lane.ready.empty();
-        if (outgrew_lane || contended) ask_yield(*client);
+        if (outgrew_lane) ask_yield(*client);
+        else yield_if_idle(*client);
     } else if (client->holds()) {
         give_back(*client);
     } else if (client->turn() == Turn::kReady) {
@@ -352,8 +354,10 @@ void Engine::remove(Client& client) {
     const ClientId id = client.facts.id;
     unstall(client);
     if (!client.profiled) --unprofiled_;
-    if (client.holds()) release_lane(client);
+    if (client.crew != kNoJob) --in_crews_;
+    const bool held = client.holds();
     if (client.turn() != Turn::kParked) move_turn(client, Turn::kParked);
+    if (held) release_lane(client);
     lanes_.forget(id);
     ledger_.clear(client, now_);
     if (profiling_ == id) profiling_ = kNoClient;
@@ -369,7 +373,10 @@ void Engine::on(const event::Stop& e) {
     client->stopped = true;
     client->stopped_at = now_;
     update_ready(*client);
-    if (client->holds()) ask_yield(*client);
+    if (client->holds()) {
+        ask_yield(*client);
+        if (client->crew != kNoJob) step_aside(*client);
+    }
     memory_changed_ = true;
 }
 

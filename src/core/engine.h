@@ -127,6 +127,7 @@ private:
     void on(const event::Stop& e);
     void on(const event::Continue& e);
     void on(const event::Adjust& e);
+    void on(const event::JoinCrew& e);
     void on(const event::SetClass& e);
     void on(const event::Requests& e);
     void on(const event::SetPolicy& e);
@@ -172,6 +173,8 @@ private:
     void contend_for_slots();
     bool still_goes_first(const Lane& lane);
     void ask_yield(Client& holder);
+    void ask_one(Client& holder);
+    void yield_if_idle(Client& client);
     void release_lane(Client& client);
     void give_back(Client& client);
     void move_by_class(Client& client);
@@ -187,6 +190,22 @@ private:
     void level_with_members(Client& client, const Lane& lane);
     void join_turns(Client& client);
     std::size_t running_lanes() const;
+
+    // ---- crews.cpp: who runs together ----
+    static bool are_mates(const Client& a, const Client& b);
+    static bool is_live(const Client& client) { return client.holds() && !client.stopped && !client.stalled; }
+    std::vector<Client*> mates_of(const Client& client);
+    const Client* leader_of(const Client& client) const;
+    bool mate_runs(const Client& client);
+    bool may_accompany(const Client& client) const;
+    void run_crews();
+    void come_in(Client& client);
+    void accompany(Client& client, const Client& leader);
+    void bring_mates(Client& leader);
+    void pass_on(Client& left, bool taken_back);
+    void lead(Client& heir);
+    void step_aside(Client& stopped);
+    void level_crew(Client& client);
 
     // ---- memory.cpp: who is on the device, and where ----
     void balance();
@@ -270,6 +289,8 @@ private:
     Instant balance_at_ = kNever;    ///< the latest time for balance()
     std::size_t stalled_ = 0;        ///< clients that wait in mid-iteration
     std::size_t unprofiled_ = 0;
+    std::size_t in_crews_ = 0;   ///< clients that belong to a crew
+    Instant crews_at_ = kNever;  ///< the latest time for run_crews()
     ClientId last_granted_ = kNoClient;
     ClientId reserved_for_ = kNoClient;
     ClientId profiling_ = kNoClient;  ///< holds, or gathers the lanes for, a profiling turn that has the device to itself

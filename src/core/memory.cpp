@@ -328,13 +328,15 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     for (const Loan& loan : loans) {
         if (expected >= amount) break;
         expected += loan.size;
-        if (loan.lane->holder != kNoClient && loan.lane->id != borrower.lane) {
-            ask_yield(clients_.at(loan.lane->holder));
-            boundary_awaited_ = true;
-            continue;
+        bool in_use = false;
+        for (const Mapping& m : loan.lane->mappings) {
+            Client& member = clients_.at(m.client);
+            if (!m.member || &member == &borrower || !member.holds()) continue;
+            ask_yield(member);
+            boundary_awaited_ = in_use = true;
         }
         for (const Mapping& m : loan.lane->mappings) {
-            if (m.member && m.client != borrower.facts.id) members.push_back(&clients_.at(m.client));
+            if (m.member && m.client != borrower.facts.id && !in_use) members.push_back(&clients_.at(m.client));
         }
     }
     for (Client* member : members) leave_lane(*member);

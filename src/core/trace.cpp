@@ -66,6 +66,7 @@ SALUS_SCHEMA(event::Stop, "stop", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(iterations_total))
+SALUS_SCHEMA(event::JoinCrew, "join-crew", SALUS_FIELD(client), SALUS_FIELD(crew))
 SALUS_SCHEMA(event::SetClass, "set-class", SALUS_FIELD(client), SALUS_FIELD(interactive))
 SALUS_SCHEMA(event::Requests, "requests", SALUS_FIELD(client), SALUS_FIELD(in_flight), SALUS_FIELD(begun))
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))

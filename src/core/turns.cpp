@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "core/engine.h"
@@ -28,6 +29,7 @@ namespace salus {
 // ---------------------------------------------------------------------------------------------------------- dispatch
 
 void Engine::dispatch() {
+    if (in_crews_ > 0) run_crews();
     for (Lane& lane : lanes_.all()) {
         if (lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
@@ -87,16 +89,22 @@ void Engine::dispatch_exclusive() {
     Client* front = nullptr;
     for (Client* client : clients_.all()) {
         if (client->lane == kNoLane || client->stopped || client->refused || client->dropped || is_beside(*client)) continue;
+        if (client->accompanies) continue;
         if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
     }
     if (busy) {  // several may still run from before the change of policy
         for (Client* client : clients_.all()) {
             if (is_beside(*client)) continue;
-            if (client != front && client->holds()) ask_yield(*client);
+            if (client != front && client->holds() && !(front && are_mates(*client, *front))) ask_yield(*client);
             if (client->ready_index >= 0 && front && ranks_before(*client, *front)) contend(lanes_.at(front->lane), *client);
         }
         return;
+    }
+    if (front && front->ready_index < 0) {  // a crew is one: whoever of it is ready goes ahead
+        for (Client* mate : mates_of(*front)) {
+            if (mate->ready_index >= 0 && lanes_.at(mate->lane).holder == kNoClient) front = mate;
+        }
     }
     if (front && front->ready_index >= 0) grant(lanes_.at(front->lane), *front);
 }
@@ -126,6 +134,7 @@ void Engine::grant(Lane& lane, Client& client) {
     lane.last_holder = client.facts.id;
     if (!lane.beside) last_granted_ = client.facts.id;
     act(action::Grant{client.facts.id, lane.id, handover});
+    if (client.crew != kNoJob) bring_mates(client);
 
     lane.yield_at = kNever;
     if (policy_->info.time_sliced && !lane.ready.empty()) {
@@ -134,13 +143,19 @@ void Engine::grant(Lane& lane, Client& client) {
     }
 }
 
-/// The lanes that run in turns. A stopped or stalled holder uses only memory of the device.
+/// The lanes that run in turns. A stopped or stalled holder uses only memory of the device. What is left of a crew's turn
+/// when its leader is gone counts like a lane.
 std::size_t Engine::running_lanes() const {
-    return static_cast<std::size_t>(std::count_if(lanes_.all().begin(), lanes_.all().end(), [&](const Lane& lane) {
+    const auto lanes = std::ranges::count_if(lanes_.all(), [&](const Lane& lane) {
         if (lane.beside || lane.holder == kNoClient) return false;
         const Client& holder = clients_.at(lane.holder);
         return !holder.stopped && !holder.stalled;
-    }));
+    });
+    if (in_crews_ == 0) return static_cast<std::size_t>(lanes);
+    const auto left = std::ranges::count_if(clients_.all(), [&](const Client* client) {
+        return client->accompanies && !client->stopped && !client->stalled && !leader_of(*client);
+    });
+    return static_cast<std::size_t>(lanes + left);
 }
 
 // -------------------------------------------------------------------------------------------------------- contention
@@ -154,9 +169,10 @@ void Engine::became_ready(Client& client) {
 /// Decides whether and when the lane's holder must yield to a client that has just become ready.
 void Engine::contend(Lane& lane, const Client& newcomer) {
     Client& holder = clients_.at(lane.holder);
-    if (holder.yield_asked) return;
+    if (holder.yield_asked || leader_of(newcomer)) return;
     const PolicyInfo& policy = policy_->info;
-    if (holder.turn() == Turn::kHoldingIdle && is_work_conserving(lane)) return ask_yield(holder);
+    const bool idles = holder.turn() == Turn::kHoldingIdle && !mate_runs(holder);
+    if (idles && is_work_conserving(lane)) return ask_yield(holder);
     if (policy_->urgent(newcomer.facts, holder.facts)) return ask_yield(holder);
     bool makes_way = policy.time_sliced;
     if (!makes_way) {
@@ -189,8 +205,17 @@ void Engine::contend_everywhere() {
     }
 }
 
+/// A crew is asked as one.
 void Engine::ask_yield(Client& holder) {
-    if (holder.lane != kNoLane) lanes_.at(holder.lane).yield_at = kNever;
+    ask_one(holder);
+    for (Client* mate : mates_of(holder)) {
+        if (mate->holds()) ask_one(*mate);
+    }
+}
+
+void Engine::ask_one(Client& holder) {
+    if (holder.lane != kNoLane && !holder.accompanies) lanes_.at(holder.lane).yield_at = kNever;
+    holder.let_in_until = kNever;
     if (holder.yield_asked) return;
     holder.yield_asked = true;
     if (holder.turn() == Turn::kHoldingIdle) {
@@ -202,26 +227,42 @@ void Engine::ask_yield(Client& holder) {
     }
 }
 
+/// The holder, or the last of its crew, has gone idle: others that are ready in the lane need not wait.
+void Engine::yield_if_idle(Client& client) {
+    if (mate_runs(client)) return;
+    std::vector<Client*> together = mates_of(client);
+    together.push_back(&client);
+    for (Client* holder : together) {
+        if (!holder->holds() || holder->accompanies || holder->lane == kNoLane) continue;
+        const Lane& lane = lanes_.at(holder->lane);
+        if (is_work_conserving(lane) && !lane.ready.empty()) ask_yield(*holder);
+    }
+}
+
 /// The client's lane, or the right to profile, is free again.
 void Engine::release_lane(Client& client) {
+    const bool taken_back = std::exchange(client.yield_asked, false);
     if (boundary_awaited_) {
         boundary_awaited_ = false;
         memory_changed_ = true;
     }
-    if (client.lane == kNoLane) {
+    if (client.accompanies) {
+        client.accompanies = false;
+        if (client.lane == kNoLane || lanes_.at(client.lane).blocked) memory_changed_ = true;  // it may get another
+    } else if (client.lane == kNoLane) {
         if (profiling_ == client.facts.id) profiling_ = kNoClient;
-        return;
+    } else {
+        Lane& lane = lanes_.at(client.lane);
+        lane.holder = kNoClient;
+        lane.yield_at = kNever;
+        lane.blocked = false;
     }
-    Lane& lane = lanes_.at(client.lane);
-    lane.holder = kNoClient;
-    lane.yield_at = kNever;
-    lane.blocked = false;
+    if (client.crew != kNoJob) pass_on(client, taken_back);
 }
 
 /// The grant is back, at a boundary, and the client is parked.
 void Engine::give_back(Client& client) {
-    const bool profiled_in_this_turn = client.lane == kNoLane;
-    client.yield_asked = false;
+    const bool profiled_in_this_turn = client.lane == kNoLane && !client.accompanies;
     move_turn(client, Turn::kParked);
     release_lane(client);
     if (profiled_in_this_turn) end_profiling_turn(client);
@@ -430,7 +471,9 @@ Client* Engine::next_to_profile() {
     return found == newcomers.end() ? nullptr : *found;
 }
 
-bool Engine::profiles_now(const Client* client) { return client->holds() && client->lane == kNoLane; }
+bool Engine::profiles_now(const Client* client) {
+    return client->holds() && client->lane == kNoLane && !client->accompanies;
+}
 
 bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (!newcomer.wants() || newcomer.profiled || stalled_ > 0) return false;

@@ -164,6 +164,12 @@ struct Adjust {
     double weight = 1.0;
     std::uint64_t iterations_total = 0;
 };
+/// From now on it takes turns together with the other clients of its user that named the same crew: Note [Crews] in
+/// crews.cpp. It has no T.
+struct JoinCrew {
+    ClientId client;
+    JobId crew = kNoJob;
+};
 /// Its class has changed.
 struct SetClass {
     ClientId client;
@@ -201,8 +207,8 @@ struct Timer {};
 using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
                            event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
                            event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue,
-                           event::Adjust, event::SetClass, event::Requests, event::SetPolicy, event::SetMinTurn,
-                           event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+                           event::Adjust, event::JoinCrew, event::SetClass, event::Requests, event::SetPolicy,
+                           event::SetMinTurn, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

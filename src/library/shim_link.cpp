@@ -4,8 +4,10 @@
 // - A process with no adaptor: from its first launch or allocation on. It attaches then, in the context that is current.
 // - A process whose adaptor has attached, but has shown no iteration for kPatience after the first launch: it computes
 //   without models (a Triton program that borrows torch's tensors, for one). When its first iteration comes, that is over.
-// - Nobody else. Processes that wait for each other must not wait for turns: ranks of a distributed job, and those that
-//   exchange memory or events with another process.
+// - Processes that wait for each other on the device take their turns together, as the crew of their job: ranks under one
+//   launcher, and those that exchange memory or events (Note [Crews] in core/crews.cpp). Where they cannot, they take no
+//   turns: with an adaptor, outside of a job, or with ranks on other machines, which wait for turns of their own.
+// - Nobody else.
 //
 // A child of fork() is nobody: whoever is linked has called cuInit, so CUDA forbids the child to use the GPU, and other
 // threads may have held any lock of ours when it was made. Every call returns at once, and the driver gives its errors.
@@ -38,18 +40,39 @@ enum class Role : std::uint8_t { kUndecided, kDeciding, kByLaunches, kByAdaptor,
 std::atomic<Role> role{Role::kUndecided};
 std::atomic<bool> is_child{false};
 std::atomic<std::uint64_t> first_launch_ns{0};
+std::atomic<bool> has_exchanged{false};
 
-bool is_rank_of_many() {
-    for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+/// How many ranks a launcher says that there are, in all and on this machine.
+struct Ranks {
+    double all = 1, here = 1;
+};
+Ranks ranks() {
+    constexpr const char* kLaunchers[][2] = {{"WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+                                             {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                             {"PMI_SIZE", "MPI_LOCALNRANKS"}};
+    const auto number = [](const char* name, double otherwise) {
         const char* text = std::getenv(name);
-        if (text && parse_number(text).value_or(1) > 1) return true;
+        return text ? parse_number(text).value_or(otherwise) : otherwise;
+    };
+    const bool on_many_machines = number("SLURM_STEP_NUM_NODES", 1) > 1;
+    for (const auto& [all, here] : kLaunchers) {
+        const double count = number(all, 1);
+        if (count > 1) return {count, number(here, on_many_machines ? 1 : count)};
     }
-    return false;
+    return {};
+}
+
+bool waits_for_others() { return has_exchanged || ranks().all > 1; }
+
+/// SALUS_NO_CREW is set by the adaptor, whose ranks wait for each other once an iteration, wherever they are.
+bool may_join_crew() {
+    const Ranks r = ranks();
+    return r.here >= r.all && std::getenv("SALUS_JOB") && !std::getenv("SALUS_NO_CREW");
 }
 
 /// This process is about to use the GPU, and has no adaptor that has said so.
 Role attach_for_launches() {
-    if (is_rank_of_many()) return Role::kUngated;
+    if (waits_for_others() && !may_join_crew()) return Role::kUngated;
     std::string why_not;
     salus_client* const client = attach_without_memory(holdings().total(), why_not);
     if (!client) {
@@ -57,8 +80,17 @@ Role attach_for_launches() {
         std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why_not.c_str());
         return Role::kUngated;
     }
+    if (waits_for_others() && !client->client.join_crew()) return Role::kUngated;
     client->client.take_turns_by_launches(true);
     return Role::kByLaunches;
+}
+
+/// The process waits for others on the device, from now on. REQUIRES: the role is decided.
+void take_turns_together() {
+    salus_client* const client = the_client();
+    if (client && role.load() == Role::kByLaunches && may_join_crew() && client->client.join_crew()) return;
+    role = Role::kUngated;
+    if (client) client->client.take_turns_by_launches(false);
 }
 
 /// Other threads go on without a turn while one decides.
@@ -72,7 +104,9 @@ Role decide() {
     if (!current_context() || !role.compare_exchange_strong(now, Role::kDeciding)) return Role::kUngated;
     const Role decided = attach_for_launches();
     now = Role::kDeciding;
-    return role.compare_exchange_strong(now, decided) ? decided : now;
+    if (!role.compare_exchange_strong(now, decided)) return now;
+    if (has_exchanged) take_turns_together();  // perhaps meanwhile
+    return role;
 }
 
 /// An adaptor that shows nothing.
@@ -85,7 +119,7 @@ void look_for_iterations(salus_client& client) {
         return;
     }
     if (now - first < kPatienceNs) return;
-    if (is_rank_of_many()) {
+    if (waits_for_others()) {
         role = Role::kUngated;
         return;
     }
@@ -204,8 +238,9 @@ void memory_info(std::uint64_t* free, std::uint64_t* total) {
 
 void exchanges() {
     if (is_child) return;
-    role = Role::kUngated;
-    if (salus_client* const client = the_client()) client->client.take_turns_by_launches(false);
+    has_exchanged = true;
+    const Role now = role.load();
+    if (now != Role::kUndecided && now != Role::kDeciding) take_turns_together();  // else decide() looks
 }
 
 const shim::ClientSide kClientSide{.launch_begins = launch_begins,

@@ -23,6 +23,8 @@ constexpr Bytes kUsageMatters = mebibytes(8);
 /// A holder that uses so little processor time for so long does nothing. See Note [Holders that do nothing].
 constexpr Duration kAsleepAfter = milliseconds(200);
 constexpr Duration kAsleepCpu = milliseconds(2);
+/// A member of a crew is stuck if it keeps a turn that is wanted back for so long.
+constexpr Duration kStuckAfter = seconds(5);
 
 /// The cost of a switch that clients do not measure: delivery of the grant, and the GPU's own switch (bench/gpu handover).
 constexpr Duration kGrantCost = microseconds(200);
@@ -209,6 +211,9 @@ void Shell::tell_progress_of_holders() {
     for (const Lane& lane : engine_.lanes().all()) {
         if (lane.holder != kNoClient) holders.push_back(lane.holder);
     }
+    for (const Client* client : engine_.clients()) {
+        if (client->accompanies) holders.push_back(client->facts.id);
+    }
     for (const ClientId id : holders) {
         const Client* client = engine_.find(id);
         Session* session = find(id);
@@ -309,6 +314,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     send(added.id, welcome);
     classes_changed_ = true;
     feed(e);
+    if (attach.crew != 0) feed(event::JoinCrew{added.id, JobId{attach.crew}});
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
     if (attach.flags & wire::Attach::kResident || added.overhead > Bytes{}) {
@@ -360,6 +366,8 @@ bool Shell::message(Session& session, const wire::Message& message) {
         const auto reason = static_cast<ClassReason>(std::min<std::uint16_t>(c->reason, 255));
         const bool found = reason >= ClassReason::kTrains && reason <= ClassReason::kWaits;
         set_class(session, {c->interactive != 0, found ? reason : ClassReason::kUnknown});
+    } else if (const auto* j = std::get_if<wire::JoinCrew>(&message)) {
+        feed(event::JoinCrew{id, JobId{j->crew}});
     } else if (std::holds_alternative<wire::Leave>(message)) {
         if (const Client* client = engine_.find(id); client && client->holds()) tell_progress(session);
         log(LogLevel::kInfo, "client {} ({}, pid {}) left after {}", index_of(id), session.name, session.process.pid,
@@ -410,6 +418,7 @@ void Shell::died(Session& session) {
 /// context.
 void Shell::renew_lane_of(const Client& client, const Session& session) {
     const LaneId lane = client.lane;
+    if (client.crew != kNoJob) return;  // it has nothing in the lane
     if (!client.holds() || lane == kNoLane || session.page->quiet.load(std::memory_order_relaxed) != 0) return;
     if (!memory_.renew(lane)) return;
     lanes_[lane] = Bytes{};
@@ -519,6 +528,9 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 // would wait as long. Such a holder uses no processor time. (If a GPU works for it, the thread that waits for the GPU uses
 // some, or the wait is shorter than this.) We treat it like a stopped process: it keeps its lane, and the others move to
 // another lane if there is room.
+// A member of a crew may well wait for another member, and use processor time or none (Note [Crews] in core/crews.cpp). So
+// it counts as stopped only if it keeps for long a turn that is wanted back: whatever it waits for, its crew has had the
+// time.
 void Shell::look_whether_asleep(Session& session) {
     const Instant at = now();
     const Client* client = engine_.find(session.id);
@@ -537,7 +549,11 @@ void Shell::look_whether_asleep(Session& session) {
     const std::uint64_t usual = iterations > 0 ? page.busy_ns.load(std::memory_order_relaxed) / iterations : 0;
     const std::int64_t since = std::min(static_cast<std::int64_t>(page.begun_ns.load(std::memory_order_relaxed)), at.ns);
     const bool unusual = static_cast<std::uint64_t>(at.ns - since) / 4 > usual;
-    const bool asleep = inside && at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
+    const bool does_nothing = at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
+    if (!inside || !word.yield) session.wanted_back_at = kNever;
+    else session.wanted_back_at = std::min(session.wanted_back_at, at);
+    const bool is_stuck = session.wanted_back_at != kNever && at - session.wanted_back_at >= kStuckAfter;
+    const bool asleep = inside && (client->crew != kNoJob ? is_stuck : does_nothing);
     if (asleep == session.asleep) return;
     log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.process.pid,
         asleep ? "does nothing in the middle of an iteration" : "continues its iteration");

@@ -55,6 +55,7 @@ struct Session {
     bool asleep = false;                    ///< it holds a lane in mid-iteration, and does nothing
     Duration cpu_seen;                      ///< its processor time, and ...
     Instant cpu_seen_at;                    ///< ... when that was last seen to advance
+    Instant wanted_back_at = kNever;        ///< since when it was seen to keep a turn that is wanted back
     bool disconnected = false;              ///< its process may still be there
     std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
     bool asks = false;                      ///< that Need is not answered yet

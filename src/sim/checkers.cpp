@@ -38,6 +38,7 @@ bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.pa
 
 void Checkers::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     check_memory(event, s);
+    check_crews(event, actions, s);
     check_lanes(s);
     check_iterations(event, s);
     check_denials(actions, s);
@@ -132,7 +133,9 @@ void Checkers::check_lanes(const Simulation& s) const {
             SALUS_CHECK(found->second == s.jobs()[i].user, "clients of different users share a lane");
         }
         if (!c.word().holds() || c.lane == kNoLane) continue;
-        SALUS_CHECK(held.insert(c.lane).second, "two clients hold one lane");
+        const Client* known = s.engine().find(ClientId(i));
+        const bool accompanies = known && known->accompanies;
+        SALUS_CHECK(accompanies || held.insert(c.lane).second, "two clients hold one lane");
         SALUS_CHECK(c.phase != Phase::kRunning || c.ephemeral <= c.mapped_size(c.lane), "a client runs beyond its lane");
         SALUS_CHECK(!c.inside() || c.persistent_on_device, "a client runs while it is paged out");
     }
@@ -140,14 +143,55 @@ void Checkers::check_lanes(const Simulation& s) const {
         SALUS_CHECK(lane.size >= lane.required(), "a lane is smaller than a member's T");
     }
     // A client that was stopped or stalled may find its place taken when it continues. It runs to its boundary beside the
-    // others.
+    // others, and so does its crew.
     const unsigned lanes_max = s.options().engine.lanes_max;
     std::size_t running = 0;
+    const auto crew_of = [&](const Client& client) {
+        const std::size_t i = index_of(client.facts.id);
+        return joined_.contains(i) ? s.jobs()[i].crew : 0;
+    };
+    std::set<std::uint32_t> crews;  // each counts once, or not at all
+    for (const Client* client : s.engine().clients()) {
+        if (client->holds() && s.client(client->facts.id).resumed && crew_of(*client) != 0) crews.insert(crew_of(*client));
+    }
     for (const Client* client : s.engine().clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
-        if (c.runs() && c.lane != kNoLane && !c.resumed && !client->stopped && !is_beside(s, *client)) ++running;
+        if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
+        if (crew_of(*client) == 0 || crews.insert(crew_of(*client)).second) ++running;
     }
     SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
+}
+
+bool Checkers::are_mates(std::size_t a, std::size_t b, const Simulation& s) const {
+    return a != b && joined_.contains(a) && joined_.contains(b) && s.jobs()[a].crew == s.jobs()[b].crew;
+}
+
+// A client runs without a lane of its own only together with another of its crew. A member that could run does not wait
+// while its crew does, or not for long if the turn is being taken back.
+void Checkers::check_crews(const Event& event, std::span<const Action> actions, const Simulation& s) {
+    if (const auto* attach = std::get_if<event::Attach>(&event)) joined_.erase(index_of(attach->client));
+    if (const auto* join = std::get_if<event::JoinCrew>(&event)) joined_.insert(index_of(join->client));
+    const Engine& engine = s.engine();
+    const auto leads = [](const Client& c) { return c.holds() && !c.stopped && !c.stalled && !c.accompanies; };
+    const auto any_mate = [&](const Client& client, const auto& is) {
+        return std::ranges::any_of(engine.clients(), [&](const Client* other) {
+            return are_mates(index_of(client.facts.id), index_of(other->facts.id), s) && !is_beside(s, *other) && is(*other);
+        });
+    };
+    for (const Action& action : actions) {
+        const auto* grant = std::get_if<action::Grant>(&action);
+        const Client* client = grant ? engine.find(grant->client) : nullptr;
+        if (!client || !client->accompanies) continue;
+        SALUS_CHECK(s.client(grant->client).ephemeral == Bytes{}, "a client with a T has no lane");
+        SALUS_CHECK(any_mate(*client, leads), "a client accompanies nobody");
+    }
+    constexpr Duration kLongest = milliseconds(1600);
+    for (const Client* client : engine.clients()) {
+        const bool could = client->wants() && client->lane != kNoLane && client->mapped && !is_beside(s, *client);
+        if (!could || client->residency() != Residency::kResident || !any_mate(*client, leads)) continue;
+        const bool taken_back = any_mate(*client, [&](const Client& mate) { return leads(mate) && mate.yield_asked; });
+        SALUS_CHECK(taken_back && s.now() <= client->waits_since + kLongest, "a client waits while its crew runs");
+    }
 }
 
 // The engine counts exactly the reported iterations. A client that leaves has run all its iterations.
@@ -205,7 +249,7 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     std::size_t running = 0;
     for (const Client* client : engine.clients()) {
         const bool runs = client->holds() && !client->stopped && !client->stalled;
-        if (runs && client->lane != kNoLane && !is_beside(s, *client)) ++running;
+        if (runs && (client->lane != kNoLane || client->accompanies) && !is_beside(s, *client)) ++running;
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
     const unsigned lanes_max = s.options().engine.lanes_max;

@@ -29,6 +29,8 @@ private:
     void check_work_conservation(const Simulation& s) const;
     void check_classes(const Simulation& s);
     void check_gates(const Simulation& s);
+    void check_crews(const Event& event, std::span<const Action> actions, const Simulation& s);
+    bool are_mates(std::size_t a, std::size_t b, const Simulation& s) const;
     void check_progress(const Event& event, const Simulation& s);
     void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
@@ -46,6 +48,7 @@ private:
     Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
+    std::set<std::size_t> joined_;       ///< clients that the engine was told to take into their crews
     Instant could_move_since_ = kNever;  ///< an interactive client takes turns since then, and need not
     bool anybody_wanted_ = false;        ///< somebody wanted to run at the last event
     struct Span {

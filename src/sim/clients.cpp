@@ -38,6 +38,7 @@ void Simulation::arrive(ClientId id) {
     c.context = job.context;
     c.stays = !job.pageable;
     c.interactive = job.interactive;
+    c.in_crew = job.crew != 0 && !job.joins_late;
     result_.jobs[index_of(id)].arrival = now();
     static_now_ += job.persistent + job.ephemeral;
     result_.static_peak = std::max(result_.static_peak, static_now_);
@@ -59,7 +60,8 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
     if (c.stays) attach.flags |= wire::Attach::kUnpageable;
     if (c.interactive) attach.flags |= wire::Attach::kInteractive;
     attach.iterations_total = job.states_length ? job.iterations : 0;
-    if (options_.profiles_known) {
+    if (c.in_crew) attach.crew = job.crew;
+    if (options_.profiles_known || job.crew != 0) {
         const auto stated = [&](Bytes true_size) {
             return static_cast<std::uint64_t>(static_cast<double>(true_size.count) * job.stated_share);
         };
@@ -152,6 +154,14 @@ void Simulation::change_class(ClientId id) {
     c.interactive = !c.interactive;
     const ClassReason reason = c.interactive ? ClassReason::kWaits : ClassReason::kNoPauses;
     say(id, wire::Class{static_cast<std::uint16_t>(c.interactive), static_cast<std::uint16_t>(reason)});
+}
+
+/// From now on, it waits for others of its crew on the device.
+void Simulation::join_crew(ClientId id) {
+    SimulatedClient& c = at(id);
+    const std::uint32_t crew = jobs_[index_of(id)].crew;
+    if (c.stopped || crew == 0 || std::exchange(c.in_crew, true)) return;
+    say(id, wire::JoinCrew{crew});
 }
 
 /// The client has run all its iterations.

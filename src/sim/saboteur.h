@@ -24,6 +24,24 @@ public:
         const Client* client = engine_.clients_.find(id);
         if (client && client->lane != kNoLane) engine_.lanes_.at(client->lane).beside = beside;
     }
+    /// The engine forgets that the client belongs to a crew.
+    void forget_crew_of(ClientId id) {
+        Client* client = engine_.clients_.find(id);
+        if (!client || client->crew == kNoJob || client->holds()) return;
+        client->crew = kNoJob;
+        --engine_.in_crews_;
+    }
+    /// The engine takes the client for a member of a crew that it does not belong to.
+    void put_into_crew(ClientId id) {
+        Client* client = engine_.clients_.find(id);
+        if (!client || client->crew != kNoJob || !client->profiled || client->holds()) return;
+        for (const Client* other : engine_.clients_.all()) {
+            if (other->crew == kNoJob || other->facts.user != client->facts.user) continue;
+            client->crew = other->crew;
+            ++engine_.in_crews_;
+            return;
+        }
+    }
 
     void forget_budget() { engine_.gates_.lately_.clear(); }
 

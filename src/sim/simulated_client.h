@@ -94,6 +94,7 @@ struct SimulatedClient {
     bool paged = false;
     bool stays = false;            ///< is never paged out
     bool interactive = false;      ///< its class, as it says
+    bool in_crew = false;          ///< as it says
     std::optional<Mapped> mapped;  ///< what it really has mapped
     std::size_t growths = 0;       ///< how many of the job's growths have happened
 

@@ -41,6 +41,8 @@ struct SimulatedJob {
     double stated_share = 1.0;   ///< if it states P and T: this share of the true values
     bool states_length = true;   ///< it states the number of its iterations
     std::vector<Growth> growth;  ///< in order of `from`
+    std::uint32_t crew = 0;      ///< it takes turns with the others of this crew; 0: none. It has no T
+    bool joins_late = false;     ///< ... once a disturbance says so
     Bytes context;               ///< device memory of its process beside the memory that it manages
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }

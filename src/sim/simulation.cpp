@@ -165,6 +165,8 @@ void Simulation::sabotage(const Event& event) {
         saboteur.set_beside(set_class->client, true);
     const auto* requests = std::get_if<event::Requests>(&event);
     if (requests && goes_wrong(Fault::kForgetsBudget)) saboteur.forget_budget();
+    if (want && goes_wrong(Fault::kForgetsCrew)) saboteur.forget_crew_of(want->client);
+    if (want && goes_wrong(Fault::kMixesCrews)) saboteur.put_into_crew(want->client);
 }
 
 void Simulation::happen(const Pending& pending) {
@@ -231,6 +233,7 @@ void Simulation::disturb(const Disturbance& d) {
         case Kind::kContinue: return continue_process(d.client);
         case Kind::kNeverPage: return never_page(d.client);
         case Kind::kClass: return change_class(d.client);
+        case Kind::kCrew: return join_crew(d.client);
         case Kind::kContext: c.context += d.capacity; return;
         case Kind::kTurnCost: c.page->turn_cost_ns = static_cast<std::uint64_t>(d.time.ns); return;
         default: break;

@@ -34,6 +34,7 @@ struct Disturbance {
         kAdjust,        ///< sets `priority` and `weight`
         kNeverPage,     ///< the client finds that it cannot be paged
         kClass,         ///< the client's class changes
+        kCrew,          ///< the client joins its crew
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
         kCapacity,      ///< others leave `capacity` of the device
@@ -71,6 +72,8 @@ enum class Fault : std::uint8_t {
     kClosesEveryGate,    ///< an interactive client's gate is closed, too
     kForgetsBudget,      ///< the engine forgets how long gates have been closed
     kLosesAnswer,        ///< the service is not told that a request was answered
+    kForgetsCrew,        ///< the engine forgets that a client belongs to a crew
+    kMixesCrews,         ///< the engine takes a client for a member of a crew that it does not belong to
 };
 
 struct SimulationOptions {
@@ -248,6 +251,7 @@ private:
     void reattach(ClientId id);
     void never_page(ClientId id);
     void change_class(ClientId id);
+    void join_crew(ClientId id);
     void begin(ClientId id);
     void look_at_word(ClientId id);
     void start_leg(ClientId id, Duration overhead);

@@ -96,6 +96,28 @@ void draw_contexts(Random& random, Scenario& scenario) {
     }
 }
 
+/// Some of the clients of a user belong to one crew, from the start or later. Draws from its own source, so that the rest of
+/// a scenario does not depend on it.
+void draw_crew(std::uint64_t seed, std::uint32_t crew, Scenario& scenario) {
+    Random random(seed * 0x9e3779b97f4a7c15ull + crew);
+    if (random.chance(0.7)) return;
+    const UserId user = scenario.jobs[random.below(scenario.jobs.size())].user;
+    std::vector<Disturbance>& disturbances = scenario.options.disturbances;
+    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+        SimulatedJob& job = scenario.jobs[i];
+        if (job.user != user || job.crew != 0 || random.chance(0.5)) continue;
+        job.crew = crew;
+        job.ephemeral = {};
+        for (Growth& growth : job.growth) growth.ephemeral = {};
+        job.joins_late = random.chance(0.3);
+        if (!job.joins_late) continue;
+        const std::uint64_t at = random.below(20 + scenario.jobs.size() * 60);
+        disturbances.push_back({.at_event = at, .kind = Disturbance::Kind::kCrew, .client = ClientId(i)});
+    }
+    std::stable_sort(disturbances.begin(), disturbances.end(),
+                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+}
+
 /// Draws the disturbances and their times.
 class DisturbanceDrawer {
 public:
@@ -185,7 +207,9 @@ std::span<const Canary> all_canaries() {
                                      Canary{"keeps-gate-closed", nullptr, Fault::kKeepsGateClosed},
                                      Canary{"closes-every-gate", nullptr, Fault::kClosesEveryGate},
                                      Canary{"forgets-budget", nullptr, Fault::kForgetsBudget},
-                                     Canary{"loses-answer", nullptr, Fault::kLosesAnswer}};
+                                     Canary{"loses-answer", nullptr, Fault::kLosesAnswer},
+                                     Canary{"forgets-crew", nullptr, Fault::kForgetsCrew},
+                                     Canary{"mixes-crews", nullptr, Fault::kMixesCrews}};
     return canaries;
 }
 
@@ -224,6 +248,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     if (random.chance(0.1)) options.page_failure_share = random.between(0.0, 0.5);
     if (random.chance(0.8)) DisturbanceDrawer(random, scenario).draw();
     scenario.policy = &draw_policy(random);
+    for (const std::uint32_t crew : {1u, 2u}) draw_crew(seed, crew, scenario);
     return scenario;
 }
 

@@ -105,8 +105,30 @@ TEST_F(Swarm, DrawsEveryKindOfEvent) {
     }
 }
 
+/// Counts how members of crews come into a turn.
+struct CrewCounter : Observer {
+    void after_event(const Event&, Instant, std::span<const Action> actions, const Simulation& s) override {
+        for (const Action& action : actions) {
+            const auto* grant = std::get_if<action::Grant>(&action);
+            const Client* client = grant ? s.engine().find(grant->client) : nullptr;
+            if (!client || !client->accompanies) continue;
+            ++(client->let_in_until == kNever ? at_once : let_in);
+            if (client->lane == kNoLane) ++without_lane;
+        }
+    }
+    std::uint64_t at_once = 0, let_in = 0, without_lane = 0;
+};
+
+TEST_F(Swarm, CrewsRunTogether) {
+    CrewCounter crews;
+    for (std::uint64_t seed = 1; seed <= 500; ++seed) static_cast<void>(run_seed(seed, nullptr, &crews));
+    EXPECT_GT(crews.at_once, 300u);
+    EXPECT_GT(crews.let_in, 30u);
+    EXPECT_GT(crews.without_lane, 0u);
+}
+
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 19u) << "three policies, eleven faults of shell and protocol, five of the engine";
+    ASSERT_EQ(all_canaries().size(), 21u) << "three policies, eleven faults of shell and protocol, seven of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;

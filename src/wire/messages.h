@@ -49,6 +49,7 @@ struct Attach {
     std::uint32_t flags = 0;
     std::uint32_t job = 0;  ///< the number from `salus run`; 0: started without it
     std::int32_t priority = 0;
+    std::uint32_t crew = 0;  ///< as by JoinCrew; 0: none
     double weight = 1;
     double occupancy = 1;
     std::uint64_t iterations_total = 0;
@@ -91,6 +92,11 @@ struct Class {
     static constexpr std::uint16_t kType = 9;
     std::uint16_t interactive = 0;
     std::uint16_t reason = 0;  ///< a ClassReason
+};
+/// The client takes turns together with the other clients of its user that say the same number: its job's. It has no T.
+struct JoinCrew {
+    static constexpr std::uint16_t kType = 10;
+    std::uint32_t crew = 0;
 };
 
 // ------------------------------------------------------------------------------------------------- service to client
@@ -259,10 +265,10 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, Welcome, Sorry,
-                             LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm, Refuse, Run,
-                             Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace, StopService,
-                             PauseJob, ResumeJob, KillJob, SetJob, Answer>;
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
+                             Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
+                             Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
+                             StopService, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob>;

@@ -20,7 +20,7 @@ std::string shown(const Text<N>& text) {
 
 // The fields of each message.
 auto fields(const Attach& m) {
-    return std::tuple(m.flags, m.job, m.priority, m.weight, m.occupancy, m.iterations_total, m.iteration_time_ns,
+    return std::tuple(m.flags, m.job, m.priority, m.crew, m.weight, m.occupancy, m.iterations_total, m.iteration_time_ns,
                       m.persistent, m.ephemeral, shown(m.name));
 }
 auto fields(const Acknowledge& m) { return std::tuple(m.lane, m.version); }
@@ -31,6 +31,7 @@ auto fields(const Observe& m) { return std::tuple(m.persistent); }
 auto fields(const Need& m) { return std::tuple(m.number, m.persistent, m.ephemeral); }
 auto fields(const Leave&) { return std::tuple(); }
 auto fields(const Class& m) { return std::tuple(m.interactive, m.reason); }
+auto fields(const JoinCrew& m) { return std::tuple(m.crew); }
 auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
 auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
 auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
@@ -70,6 +71,7 @@ std::vector<Message> examples() {
     attach.flags = Attach::kUnpageable | Attach::kResident;
     attach.job = 7;
     attach.priority = -3;
+    attach.crew = 8;
     attach.weight = 0.1;
     attach.occupancy = 0.25;
     attach.iterations_total = kLarge;
@@ -95,6 +97,7 @@ std::vector<Message> examples() {
             Need{7, kLarge, kLarge + 1},
             Leave{},
             Class{1, 7},
+            JoinCrew{8},
             Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
             Sorry{Text<256>("another user's")},
             LanePieces{3, 4},

@@ -1,8 +1,11 @@
 // A CUDA program that does one odd thing, for the tests of the shim: salus-shim-odd MODE. Most of them print one number.
 //
 // Those that sleep have launched once, and leave something behind that never comes to an end by itself.
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -123,6 +126,50 @@ void host_waits() {
     std::printf("%d\n", failed + cuCtxSynchronize());
 }
 
+/// Two processes, each of whose work waits on the device for what the other launches. One of them runs far ahead, until its
+/// launches block; the other takes its time.
+void partners() {
+    constexpr int kRounds = 1500;
+    struct Shared {
+        std::atomic<int> done[2];
+    };
+    static int me = 0;
+    static Shared* shared = nullptr;
+    shared =
+        static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const pid_t child = ::fork();
+    me = child == 0 ? 1 : 0;
+    start_with_memory();
+    Handle const stream = new_stream();
+    const auto meet = [](void*) {
+        const int mine = ++shared->done[me];
+        while (shared->done[1 - me] < mine) ::usleep(20);
+    };
+    int failed = 0;
+    for (int i = 0; i < kRounds; ++i) {
+        failed += launch(stream) != 0;
+        if (cuLaunchHostFunc(stream, meet, nullptr)) std::exit(3);
+        if (me == 1) ::usleep(300);
+    }
+    failed += cuCtxSynchronize();
+    if (child == 0) std::exit(failed);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    std::printf("%d\n", failed + status);
+}
+
+/// A launch that blocks: its stream is full of work that waits for something else.
+void stuck() {
+    start_with_memory();
+    Handle const stream = new_stream();
+    launch(stream);
+    cuLaunchHostFunc(
+        stream, [](void*) { ::sleep(kSleepS); }, nullptr);
+    std::puts("sleeps");
+    std::fflush(stdout);
+    for (int i = 0; i < 2000; ++i) launch(stream);
+}
+
 /// MiB that pitched allocations hold when the next one fails.
 void pitched() {
     start();
@@ -187,9 +234,10 @@ struct Mode {
     const char* name;
     void (*run)();
 };
-constexpr Mode kModes[] = {{"destroyed", destroyed},   {"fault", fault},     {"capture", capture},
-                           {"host-waits", host_waits}, {"pitched", pitched}, {"not-freed", not_freed},
-                           {"contexts", contexts},     {"mapped", mapped},   {"asks-first", asks_first}};
+constexpr Mode kModes[] = {{"destroyed", destroyed},   {"fault", fault},          {"capture", capture},
+                           {"host-waits", host_waits}, {"partners", partners},    {"stuck", stuck},
+                           {"pitched", pitched},       {"not-freed", not_freed},  {"contexts", contexts},
+                           {"mapped", mapped},         {"asks-first", asks_first}};
 
 }  // namespace
 

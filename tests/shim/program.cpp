@@ -2,7 +2,7 @@
 // programs do, allocates, launches, and says what it saw in one line of JSON.
 //
 //   salus-shim-program WAY [--launches N | --seconds S] [--us MICROSECONDS] [--mib MIB] [--streams N] [--threads N]
-//                          [--pause-us N] [--graph] [--fork]
+//                          [--pause-us N] [--graph] [--fork] [--exchange]
 //
 // Further threads have a stream and a sum of their own, which they check.
 #include <dlfcn.h>
@@ -153,11 +153,15 @@ volatile sig_atomic_t interrupted = 0;
 int main(int argc, char** argv) {
     if (argc < 2) return 2;
     long launches = 100, microseconds = 0, mib = 4, streams = 1, pause_us = 0, seconds = 0, threads = 1;
-    bool graph = false, forks = false;
+    bool graph = false, forks = false, exchanges = false;
     for (int i = 2; i < argc; ++i) {
         const std::string option = argv[i];
         if (option == "--graph" || option == "--fork") {
             (option == "--graph" ? graph : forks) = true;
+            continue;
+        }
+        if (option == "--exchange") {
+            exchanges = true;
             continue;
         }
         const long value = i + 1 < argc ? std::atol(argv[++i]) : 0;
@@ -218,6 +222,11 @@ int main(int argc, char** argv) {
     std::size_t free = 0, total = 0;
     DO(cuMemGetInfo_v2(&free, &total));
     DO(cuMemGetInfo_v2(nullptr, &total));
+
+    if (exchanges) {  // to try is enough: who else has the memory is not known
+        int descriptor = -1;
+        static_cast<void>(api.cuMemExportToShareableHandle(&descriptor, memory, 1, 0));
+    }
 
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();

@@ -62,7 +62,7 @@ public:
     }
 
 private:
-    static constexpr float kBetweenGatesUs = 1000;
+    static constexpr float kBetweenGatesUs = 300;
     static constexpr unsigned kLaunchesMax = 4096;
 
     /// The device's time from one gate to the next. One measurement at a time: an event can be recorded again only when it
@@ -80,7 +80,7 @@ private:
     };
     struct Track {
         unsigned launches = 0;  ///< since the last gate
-        unsigned launches_a_gate = 32;
+        unsigned launches_a_gate = 8;
         float launch_us = 0;  ///< what the device takes for one
         Measure measure;
     };
@@ -128,11 +128,10 @@ private:
         if (m.stage == Stage::kIdle && record(m.from)) m.stage = Stage::kBegun;
     }
 
-    /// A closed gate, or a host that is late, makes launches look long. So short times count for more.
+    /// A closed gate, or a host that is late, makes launches look long: one sample does not count for much.
     static void learn(Track& track, float launch_us) {
         const float before = track.launch_us;
-        if (before == 0) track.launch_us = launch_us;
-        else track.launch_us += (launch_us - before) / (launch_us < before ? 2.0f : 16.0f);
+        track.launch_us = before == 0 ? launch_us : before + (std::min(launch_us, 2 * before) - before) / 8;
         const float wanted = kBetweenGatesUs / std::max(track.launch_us, 0.1f);
         track.launches_a_gate = static_cast<unsigned>(std::clamp(wanted, 1.0f, static_cast<float>(kLaunchesMax)));
     }
