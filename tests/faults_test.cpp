@@ -16,13 +16,6 @@
 namespace salus::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words a, const Words& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
 /// A job whose iterations take a millisecond or two.
 Words small(const std::string& iterations = "1000000", const std::string& touch = "pages") {
     return {"--persistent", "4MiB", "--ephemeral", "8MiB", "--block",      "4MiB",

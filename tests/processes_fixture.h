@@ -57,6 +57,13 @@ inline bool eventually(const std::function<bool()>& holds, double patience_s = k
     }
 }
 
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
 inline std::string text_of(const std::string& path) {
     std::ifstream file(path);
     std::stringstream text;

@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "tests/standin/gpu_machine.h"
+#include "tests/shim_machine.h"
 
 namespace salus::test {
 namespace {
@@ -48,30 +48,6 @@ std::size_t lines_of(const Process& process) {
 }
 
 // ------------------------------------------------------------------------------------------------------ one program
-
-class ShimMachine : public GpuMachine {
-public:
-    static constexpr int kCapacityMib = 3072;
-    explicit ShimMachine(const Words& options = {})
-        : GpuMachine(Words{"--capacity", std::to_string(kCapacityMib) + "MiB"} + options,
-                     {{"SALUS_STANDIN_MEMORY", std::to_string(4096 * kMiB)}}) {
-        also["SALUS_SHIM_REPORT"] = path("report");
-    }
-    Process run(const Words& options, const Words& program) {
-        return salus(Words{"run"} + options + Words{"--", SALUS_SHIM_PROGRAM} + program);
-    }
-    /// Its line, when it has ended well.
-    nlohmann::json result(Process& process) {
-        EXPECT_EQ(process.wait(), 0) << process.output();
-        return line_of(process);
-    }
-    static nlohmann::json line_of(const Process& process) {
-        const std::string output = process.output();
-        const std::size_t at = output.find('{');
-        return nlohmann::json::parse(at == std::string::npos ? "{}" : output.substr(at), nullptr, false);
-    }
-    std::string report() const { return text_of(path("report")); }
-};
 
 class ShimWay : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, ShimWay,

@@ -412,7 +412,7 @@ void Engine::on(const event::Requests& e) {
     }
     if (client->requests > 0 && e.in_flight == 0) {
         client->answered_at = now_;
-        if (client->asks_again_soon) gates_.hold(now_);
+        gates_.request_ends(client->asks_again_soon, now_);
     }
     client->requests = e.in_flight;
 }

@@ -9,9 +9,11 @@
 //
 // A request that itself waits, for memory or for its lane, is not in flight: what it waits for may stand behind a gate. A
 // client that answers by many short calls (a text, word by word) has one request to the gates: they stay closed for kHold
-// after a call if the one before came as soon.
+// after a call if the one before came as soon. After any other they stay closed for kFetch: the program fetches the result
+// now, which takes the device some more work.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 
 #include "base/time.h"
@@ -24,6 +26,7 @@ public:
     static constexpr Duration kBudget = milliseconds(250);
     static constexpr Duration kLongest = milliseconds(120);
     static constexpr Duration kHold = milliseconds(1);
+    static constexpr Duration kFetch = microseconds(300);
     static constexpr Duration kLeast = milliseconds(2);  ///< what must be left of the budget to close them
 
     bool are_closed() const { return closed_since_ != kNever; }
@@ -37,8 +40,8 @@ public:
 
     /// Another request has begun.
     void request_begins() { wanted_ = true; }
-    /// A client that asks again soon has just finished a request.
-    void hold(Instant now) { hold_until_ = now + kHold; }
+    /// A request has just ended. `soon`: the client asks again soon.
+    void request_ends(bool soon, Instant now) { hold_until_ = std::max(hold_until_, now + (soon ? kHold : kFetch)); }
     /// True: they were closed, or opened, by this. `in_flight`: any request is; `of_use`: a batch client runs.
     bool decide(bool in_flight, bool of_use, Instant now);
 

@@ -2,11 +2,14 @@
 // programs do, allocates, launches, and says what it saw in one line of JSON.
 //
 //   salus-shim-program WAY [--launches N | --seconds S] [--us MICROSECONDS] [--mib MIB] [--streams N] [--threads N]
-//                          [--pause-us N] [--graph] [--fork] [--exchange]
+//                          [--pause-us N] [--graph] [--fork] [--exchange] [--beat FILE]
 //
+// With --beat it waits for each launch, and counts in this file (8 bytes, in its own order) those that are done.
 // Further threads have a stream and a sum of their own, which they check.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,12 +151,23 @@ void errors_of_child(const Api& api, Address memory, const Launch& launch) {
     if (status != 0) fail("a forked child", status);
 }
 
+/// The first bytes of the file, shared with whoever looks.
+std::atomic<std::uint64_t>* counter_in(const char* path) {
+    const int file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 || ::ftruncate(file, sizeof(std::uint64_t)) != 0) fail(path, -1);
+    void* const at = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) fail(path, -1);
+    ::close(file);
+    return static_cast<std::atomic<std::uint64_t>*>(at);
+}
+
 volatile sig_atomic_t interrupted = 0;
 
 int main(int argc, char** argv) {
     if (argc < 2) return 2;
     long launches = 100, microseconds = 0, mib = 4, streams = 1, pause_us = 0, seconds = 0, threads = 1;
     bool graph = false, forks = false, exchanges = false;
+    std::atomic<std::uint64_t>* beat = nullptr;
     for (int i = 2; i < argc; ++i) {
         const std::string option = argv[i];
         if (option == "--graph" || option == "--fork") {
@@ -162,6 +176,10 @@ int main(int argc, char** argv) {
         }
         if (option == "--exchange") {
             exchanges = true;
+            continue;
+        }
+        if (option == "--beat" && i + 1 < argc) {
+            beat = counter_in(argv[++i]);
             continue;
         }
         const long value = i + 1 < argc ? std::atol(argv[++i]) : 0;
@@ -254,8 +272,12 @@ int main(int argc, char** argv) {
     for (; seconds > 0 ? Clock::now() - start < std::chrono::seconds(seconds) : done < launches; ++done) {
         if (interrupted) break;
         Handle const stream = queues[static_cast<std::size_t>(done) % queues.size()];
-        const Status status = graph ? api.cuGraphLaunch(runnable, stream) : launch(stream);
-        if (status != 0) fail("a launch", status);
+        if (const Status status = graph ? api.cuGraphLaunch(runnable, stream) : launch(stream); status != 0)
+            fail("a launch", status);
+        if (beat) {
+            DO(cuStreamSynchronize(stream));
+            beat->fetch_add(1);
+        }
         if (pause_us > 0) ::usleep(static_cast<useconds_t>(pause_us));
     }
     for (std::thread& thread : others) thread.join();

@@ -7,14 +7,7 @@
 
 namespace salus::test {
 
-using Words = std::vector<std::string>;
-
 inline constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-
-inline Words operator+(Words a, const Words& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 /// The stand-in in the place of a driver, for all that a machine starts.
 inline void add_gpu(Machine& machine, const Environment& settings) {

@@ -38,7 +38,7 @@ public:
     }
 
     Order order(Stream first, Stream second) override {
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const StreamState state = state_of(first);
         if (state == StreamState::kGone) return Order::kGone;
         if (state != StreamState::kUsual || state_of(second) != StreamState::kUsual) return Order::kNotNow;
@@ -83,7 +83,7 @@ public:
     }
 
     bool passed() override {
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const std::lock_guard lock(marks_mutex_);
         return !unmarked_ && !capturing_ && std::all_of(marked_.begin(), marked_.end(), [&](const Mark& mark) {
             return driver().event_query(mark.event) == cuda::kSuccess;
@@ -91,7 +91,7 @@ public:
     }
 
     bool at_rest() override {
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const std::lock_guard lock(marks_mutex_);
         return std::none_of(marked_.begin(), marked_.end(),
                             [&](const Mark& mark) { return driver().event_query(mark.event) == cuda::kNotReady; });
@@ -119,7 +119,7 @@ public:
     }
 
     void turn_begins(Stream stream) override {
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const std::lock_guard lock(marks_mutex_);
         turn_stream_ = stream;
         turn_.fences = 0;
@@ -129,7 +129,7 @@ public:
     }
 
     std::optional<std::uint64_t> ns_lost() override {
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const std::lock_guard lock(marks_mutex_);
         float first = 0;
         float others = 0;

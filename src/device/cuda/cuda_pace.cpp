@@ -31,7 +31,7 @@ public:
         std::unique_lock lock(mutex_);
         Track& track = tracks_[stream];
         if (++track.launches < track.launches_a_mark) return;
-        const cuda::ContextScope scope(context_);
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const cuda::Event oldest = mark(track, reinterpret_cast<cuda::Stream>(stream));
         lock.unlock();
         const os::NoCancellation no_cancellation;
