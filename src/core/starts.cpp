@@ -13,6 +13,8 @@ constexpr Bytes kWeightsGuess = mebibytes(128);
 constexpr Bytes kRoomToLearn = gibibytes(1);
 /// After this many iterations, a client has allocated all of its P.
 constexpr std::uint64_t kKnownAfter = 3;
+/// ... and after this time on the device, for a client that shows no iterations.
+constexpr Duration kKnownAfterTime = seconds(2);
 /// How long memory is set aside for a process that has not attached; it may never do so.
 constexpr Duration kAttachPatience = seconds(60);
 /// After a restart of the service, jobs that waited give jobs that ran this long to come back.
@@ -64,7 +66,8 @@ std::optional<JobId> Starts::next(Bytes context, Instant now) const {
         if (job.waits()) continue;
         const Client* client = first_client_of(id);
         const bool starting = !client && now - job.started_at < kAttachPatience;
-        const bool is_new = client && client->iterations_before + client->facts.iterations_done < kKnownAfter;
+        const bool is_new = client && client->iterations_before + client->facts.iterations_done < kKnownAfter &&
+                            client->facts.attained < kKnownAfterTime;
         const Bytes need = need_of(context, job.persistent);
         if (starting) kept += need;
         if (is_new) kept += std::max(need - client->reserved(), Bytes{});

@@ -1,5 +1,7 @@
 #include "core/starts.h"
 
+#include <array>
+
 #include "core/engine_fixture.h"
 #include "core/trace.h"
 
@@ -55,6 +57,28 @@ TEST(Starts, TheFirstOneNeverWaits) {
     rig.announce(2);
     EXPECT_EQ(rig.starts(), "");
     EXPECT_TRUE(rig.waits(2));
+}
+
+TEST(Starts, AClientThatShowsNoIterationsIsNotNewForEver) {
+    StartRig rig(3072);
+    const auto program = [&](std::uint32_t job) {
+        rig.announce(job);
+        EXPECT_EQ(rig.starts(), "start " + std::to_string(job));
+        return rig.enter({.persistent_mib = 64, .ephemeral_mib = 0, .job = job});
+    };
+    const std::array clients{program(1), program(2)};
+    rig.announce(3);
+    EXPECT_TRUE(rig.waits(3)) << "the others may still allocate";
+    for (int turn = 0; turn < 50; ++turn) {
+        rig.pass(milliseconds(100));
+        for (const ClientId client : clients) {
+            if (!rig.runs(client)) continue;
+            rig.boundary(client, /*iterations=*/0);
+            rig.want(client);
+            break;
+        }
+    }
+    EXPECT_FALSE(rig.waits(3)) << "they have run for seconds";
 }
 
 TEST(Starts, OneStartsWhenThereIsRoomForItsContextItsWeightsAndToLearn) {
