@@ -617,6 +617,15 @@ bool ProcessClient::ask(Needs all) {
     return true;
 }
 
+bool ProcessClient::wait_for_device(unsigned times) {
+    // As long as the service lets a request wait. It looks at what its clients use several times meanwhile.
+    constexpr Duration kPatience = seconds(10);
+    constexpr Duration kPause = milliseconds(20);
+    if (alone_ || lost_ || kPause * times >= kPatience) return false;
+    os::sleep_for(kPause);
+    return true;
+}
+
 void ProcessClient::observe(std::uint64_t persistent) { send(wire::Observe{persistent}); }
 
 void ProcessClient::read_counters(salus_counters& counters) {
