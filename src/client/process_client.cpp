@@ -200,7 +200,8 @@ bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
-        if (device_) device_->fences->drain();  // another client gets the lane at once
+        if (device_) device_->fences->drain();
+        if (memory_) memory_->unmap_lane();  // another client gets the lane's memory at once
         send(wire::Leave{});
     }
     return true;
