@@ -20,6 +20,7 @@ constexpr device::Stream kStream = 1;
 class NobodyToAsk : public client::Provider {
 public:
     bool ask(client::Needs) override { return false; }
+    bool wait_for_device(unsigned) override { return false; }
     void observe(std::uint64_t) override {}
 };
 

@@ -171,8 +171,8 @@ TEST(CudaSharing, ALaneForWhichThereIsNoMemoryIsTriedAgain) {
     EXPECT_EQ(count_of(" error ", machine.log()), 1u) << machine.log();
 }
 
-// As torch does when it is told that there is no memory.
-TEST(CudaSharing, WhoAsksAgainForALaneThatCouldNotGrowIsAnswered) {
+// The device lacks the memory for a moment, or for ever. Torch asks again when it is told that there is none.
+TEST(CudaSharing, WhoNeedsALaneThatCouldNotGrowWaitsAndIsAnswered) {
     for (const bool in_vain : {false, true}) {
         GpuMachine machine({"--policy", "rr", "--lanes", "1"},
                            {{"SALUS_STANDIN_FAIL", in_vain ? "cuMemCreate:2+" : "cuMemCreate:2"}});
@@ -191,8 +191,7 @@ TEST(CudaSharing, WhoAsksAgainForALaneThatCouldNotGrowIsAnswered) {
             ASSERT_EQ(salus_begin(client), SALUS_OK);
             void* first = scratch();
             EXPECT_TRUE(salus_in_lane(client, first));
-            EXPECT_EQ(scratch(), nullptr);
-            for (int i = 0; i < 2; ++i) {
+            for (int i = 0; i < 3; ++i) {
                 void* second = scratch();
                 EXPECT_EQ(second != nullptr && salus_in_lane(client, second), !in_vain);
                 salus_free(client, second);

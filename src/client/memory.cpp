@@ -113,7 +113,11 @@ void* Memory::allocate_private(Books& books, std::uint64_t size, bool inside, co
     if (!offset && work_.any_late() && settle(books)) offset = private_.place(size);
     if (!offset) return nullptr;
     const device::Range range{*offset, size};
-    if (!back(books, range)) {
+    for (unsigned times = 0; !back(books, range); ++times) {
+        if (inside && !alone_ && !waited_in_vain_) {
+            if (without(books, [&] { return provider_.wait_for_device(times); })) continue;
+            waited_in_vain_ = true;  // whoever asks again is answered at once
+        }
         private_.unplace(range);
         return nullptr;
     }
@@ -356,6 +360,7 @@ void Memory::turn_begins() {
 bool Memory::boundary() {
     Books books = open_books();
     const bool in_flight = work_.asynchronous();
+    waited_in_vain_ = false;
     // The last mark is usually the last boundary's: memory freed before it is free for good. The mark made below has hardly
     // passed yet.
     std::optional<Mark> passed;

@@ -58,6 +58,9 @@ public:
     /// Inside an iteration: asks the service and waits until it gives the memory (true) or denies it. `all` are the client's
     /// total needs.
     virtual bool ask(Needs all) = 0;
+    /// Inside an iteration: the device does not have memory that the service has promised; somebody may be about to release
+    /// it. Waits a little. False if that was done so many `times` that nothing will come of it.
+    virtual bool wait_for_device(unsigned times) = 0;
     /// Outside of iterations: the client has already taken the memory; tells the service the new total.
     virtual void observe(std::uint64_t persistent) = 0;
 };
@@ -249,6 +252,7 @@ private:
     std::uint64_t observed_ = 0;  ///< private memory in use that the service last heard of
     Usage usage_;
     bool alone_ = true;
+    bool waited_in_vain_ = false;  ///< for the device's memory, in this iteration
     bool threaded_ = false;
 };
 

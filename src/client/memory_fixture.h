@@ -38,12 +38,14 @@ public:
         asked.push_back(all);
         return answer ? answer(all) : false;
     }
+    bool wait_for_device(unsigned times) override { return wait && wait(times); }
     void observe(std::uint64_t persistent) override {
         const std::lock_guard lock(mutex_);
         observed.push_back(persistent);
     }
 
     std::function<bool(Needs)> answer;
+    std::function<bool(unsigned)> wait;
     std::vector<Needs> asked;
     std::vector<std::uint64_t> observed;
 

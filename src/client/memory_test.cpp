@@ -599,6 +599,45 @@ TEST_F(MemoryTest, AloneNothingPilesUp) {
     EXPECT_LT(after, before + kMiB);
 }
 
+TEST_F(MemoryTest, WhatWasPromisedAndIsNotThereYetIsWaitedFor) {
+    turn_begins();
+    unsigned waits = 0;
+    provider_.wait = [&](unsigned times) {
+        EXPECT_EQ(times, waits++);
+        EXPECT_EQ(memory_->private_bytes(), 0u) << "nobody holds the books meanwhile";
+        device_->fail_back_private = waits < 3;
+        return true;
+    };
+    device_->fail_back_private = true;
+    void* block = persistent(4 * kMiB, /*inside=*/true);
+    ASSERT_NE(block, nullptr);
+    fill(block, 4 * kMiB, 1);
+    EXPECT_EQ(waits, 3u);
+    EXPECT_EQ(memory_->private_bytes(), 4 * kMiB);
+    memory_->free(block);
+}
+
+TEST_F(MemoryTest, InAnIterationTheDeviceIsWaitedForInVainOnce) {
+    unsigned waits = 0;
+    provider_.wait = [&](unsigned times) {
+        ++waits;
+        return times < 2;
+    };
+    device_->fail_back_private = true;
+    EXPECT_EQ(persistent(4 * kMiB), nullptr);
+    EXPECT_EQ(waits, 0u) << "nothing was promised outside of iterations";
+    for (unsigned iteration = 1; iteration <= 2; ++iteration) {
+        turn_begins();
+        for (int i = 0; i < 2; ++i) EXPECT_EQ(persistent(4 * kMiB, /*inside=*/true), nullptr);
+        EXPECT_EQ(waits, 3 * iteration);
+        EXPECT_TRUE(memory_->boundary());
+    }
+    memory_->set_alone(true);
+    EXPECT_EQ(persistent(4 * kMiB, /*inside=*/true), nullptr);
+    EXPECT_EQ(waits, 6u) << "alone, nobody promises";
+    EXPECT_EQ(memory_->private_bytes(), 0u);
+}
+
 // --------------------------------------------------------------------------------------------------------------- threads
 
 /// The blocks that one thread of the job holds and checks.

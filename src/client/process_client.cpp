@@ -207,7 +207,8 @@ bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
-        if (device_) device_->fences->drain();  // another client gets the lane at once
+        if (device_) device_->fences->drain();
+        if (memory_) memory_->unmap_lane();  // another client gets the lane's memory at once
         send(wire::Leave{});
     }
     return true;
@@ -646,6 +647,15 @@ bool ProcessClient::ask(Needs all) {
     if (nobody_answers()) return true;  // the iteration must be finished
     if (asking_.outcome() != Outcome::kGiven) return false;
     given_ = all;
+    return true;
+}
+
+bool ProcessClient::wait_for_device(unsigned times) {
+    // As long as the service lets a request wait. It looks at what its clients use several times meanwhile.
+    constexpr Duration kPatience = seconds(10);
+    constexpr Duration kPause = milliseconds(20);
+    if (alone_ || lost_ || kPause * times >= kPatience) return false;
+    os::sleep_for(kPause);
     return true;
 }
 

@@ -133,6 +133,7 @@ public:
 private:
     // ---- Provider ----
     bool ask(Needs all) override;
+    bool wait_for_device(unsigned times) override;
     void observe(std::uint64_t persistent) override;
 
     // ---- LaunchTurns ----

@@ -307,6 +307,22 @@ TEST_F(ClientTest, WhoLeavesTheServiceSaysSo) {
     EXPECT_TRUE(session_->hears_the_end());
 }
 
+// The service gives the lane's memory to others when it hears of it.
+TEST_F(ClientTest, WhoLeavesHasGivenItsLaneBackBefore) {
+    attach();
+    learn_the_lane(4 * kBlock);
+    begin(/*room=*/0);
+    void* block = client_->allocate(kBlock, Kind::kEphemeral);
+    ASSERT_TRUE(client_->in_lane(block));
+    fill(block, kBlock, 1);
+    client_->free(block);
+    end_turn();
+    EXPECT_TRUE(readable(block));
+    EXPECT_TRUE(client_->detach());
+    session_->hear<wire::Leave>();
+    EXPECT_FALSE(readable(block));
+}
+
 TEST_F(ClientTest, WhoStopsSharingGoesAtItsBoundary) {
     attach();
     begin();

@@ -99,50 +99,79 @@ void Shell::perform(const action::AssignLane& a) {
     // If it still has old pieces of this lane, it must release them first.
     if (session->pieces_of == a.lane) send(a.client, wire::LanePieces{static_cast<std::uint32_t>(a.lane), 0});
     session->pieces_of = kNoLane;
-    session->unmapped.reset();
+    session->lane_sent = 0;
     map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
 }
 
 void Shell::perform(const action::ResizeLane& a) {
     Session* session = find(a.client);
     if (!session) return;
-    session->unmapped.reset();
-    if (!map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)})) {
-        deny_need(*session);  // a thread that was given room waits for this lane, and must not wait forever
-    }
+    map_lane(*session, {static_cast<std::uint32_t>(a.lane), a.version, static_cast<std::uint64_t>(a.size.count)});
 }
+
+// Note [Memory that is not there yet]
+// The engine promises memory that is free in its books, but somebody may still hold it: a process that is about to end, or a
+// client whose context has grown since we last looked. A thread that was given room then waits for its lane. Meanwhile we
+// look at what the clients use. If one uses more than the engine knows, the engine hears of it, and the need of a client
+// that waits is put to it again: it can lend lanes and page others out, or deny. If nothing of that helps, the client is
+// denied after a while: it must not wait forever.
 
 /// False: others have taken the device's memory. map_again() tries again.
 bool Shell::map_lane(Session& session, const wire::MapLane& message) {
     const Result<bool> sent = send_pieces(session.id, LaneId{message.lane}, Bytes{static_cast<std::int64_t>(message.size)});
     if (sent) {
         session.unmapped.reset();
+        session.lane_sent = message.size;
         send(session.id, message);
         return true;
     }
-    if (!std::exchange(session.unmapped, message)) log(LogLevel::kError, "{}", sent.error());
     map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
+    const bool is_news = !session.unmapped;
+    session.unmapped = {message, is_news ? now() : session.unmapped->since};
+    if (!is_news) return false;
+    log(LogLevel::kError, "{}", sent.error());
+    look_for_more();
     return false;
+}
+
+/// A thread of the client was given room, and continues when it has this lane.
+bool Shell::waits_for_lane(const Session& session) {
+    return session.unmapped && session.need.number != 0 && session.need.ephemeral > session.lane_sent;
 }
 
 void Shell::map_again(Session& session) {
     if (!session.unmapped) return;
-    const wire::MapLane message = *session.unmapped;
+    const wire::MapLane message = session.unmapped->message;
     const Lane* lane = engine_.lanes().find(LaneId{message.lane});
     const Mapping* mapping = lane ? lane->mapping(session.id) : nullptr;
     // The client may have left the lane, or is about to get another size.
     if (!mapping || mapping->version != message.version) return session.unmapped.reset();
-    if (!map_lane(session, message) && session.asks) deny_need(session);
+    if (map_lane(session, message)) return;
+    if (waits_for_lane(session) && now() - session.unmapped->since >= engine_.options().deny_after) deny_need(session);
+}
+
+void Shell::map_late_lanes() {
+    map_again_at_ = kNever;
+    for (const auto& [id, session] : sessions_) {
+        if (!session->unmapped) continue;
+        if (!session->asks) {
+            map_again(*session);
+            continue;
+        }
+        session->unmapped->since = now();  // the engine answers first, and then the lane is due
+        map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
+    }
 }
 
 void Shell::answer_need(Session& session, Bytes room) {
     if (!std::exchange(session.asks, false)) return;
-    send(session.id, wire::NeedAnswer{session.need, 1, static_cast<std::uint64_t>(room.count)});
+    send(session.id, wire::NeedAnswer{session.need.number, 1, static_cast<std::uint64_t>(room.count)});
 }
 
 void Shell::deny_need(Session& session) {
     session.asks = false;
-    if (const std::uint64_t number = std::exchange(session.need, 0)) send(session.id, wire::NeedAnswer{number, 0, 0});
+    if (const std::uint64_t number = std::exchange(session.need, {}).number)
+        send(session.id, wire::NeedAnswer{number, 0, 0});
 }
 
 /// Makes the lane at least this large, and sends the client the pieces that it needs to map it.
@@ -169,7 +198,10 @@ Result<bool> Shell::send_pieces(ClientId id, LaneId lane, Bytes size) {
 }
 
 void Shell::perform(const action::CloseLane& a) {
-    if (Session* session = find(a.client)) session->pieces_of = kNoLane;
+    if (Session* session = find(a.client)) {
+        session->pieces_of = kNoLane;
+        session->lane_sent = 0;
+    }
     send(a.client, wire::UnmapLane{static_cast<std::uint32_t>(a.lane), a.version});
 }
 

@@ -224,8 +224,10 @@ void Shell::tell_progress_of_holders() {
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
     if (session.asks) deny_need(session);  // a thread still asks, and nobody else would answer
-    session.need = 0;
+    session.need = {};
     tell_progress(session);
+    // Its statement decides where it goes, and its context has grown as it ran for the first time.
+    if (const Client* client = engine_.find(session.id); client && !client->profiled) look_for_more(&session);
     const Bytes persistent = demand_of(session);
     const Bytes ephemeral{static_cast<std::int64_t>(session.page->wanted_ephemeral.load(std::memory_order_relaxed))};
     if (persistent != session.persistent_told || ephemeral != session.ephemeral_told) {
@@ -239,6 +241,12 @@ void Shell::turn_is_over(Session& session) {
     } else {
         feed(event::Idle{session.id, 0});
     }
+}
+
+void Shell::tell_need(const Session& session) {
+    feed(event::Need{session.id,
+                     Bytes{static_cast<std::int64_t>(session.need.persistent)} + session.overhead,
+                     {static_cast<std::int64_t>(session.need.ephemeral)}});
 }
 
 // ------------------------------------------------------------------------------------------------------------- jobs
@@ -277,7 +285,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     Session& added = *session;
     sessions_[added.id] = std::move(session);
     ports_.journal.name_client(added.id, added.job, added.name);
-    look_at_usage();  // its context exists by now
+    look_at_usage();  // it may have a context; else that exists when it first wants a turn
 
     event::Attach e;
     e.client = added.id;
@@ -352,16 +360,14 @@ bool Shell::message(Session& session, const wire::Message& message) {
     } else if (const auto* n = std::get_if<wire::Need>(&message)) {
         if (!in_range(n->persistent) || !in_range(n->ephemeral)) return complain(session, "an impossible figure");
         look_at_holders();
-        session.need = n->number;
+        session.need = *n;
         session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // the iteration that a thread asked for has ended meanwhile
             deny_need(session);
             return true;
         }
-        feed(event::Need{id,
-                         Bytes{static_cast<std::int64_t>(n->persistent)} + session.overhead,
-                         {static_cast<std::int64_t>(n->ephemeral)}});
+        tell_need(session);
     } else if (const auto* c = std::get_if<wire::Class>(&message)) {
         const auto reason = static_cast<ClassReason>(std::min<std::uint16_t>(c->reason, 255));
         const bool found = reason >= ClassReason::kTrains && reason <= ClassReason::kWaits;
@@ -391,6 +397,7 @@ void Shell::notified(Session& session) {
     if (!client || word.state != control::State::kFree) return;
     if (client->holds()) return turn_is_over(session);
     if (!word.want || client->turn() != Turn::kParked) return;
+    if (!std::exchange(session.has_wanted, true)) look_for_more(&session);
     look_at_holders();
     session.waiting_since = now();
     feed(event::Want{session.id});
@@ -568,10 +575,7 @@ void Shell::tick() {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
-    if (map_again_at_ <= now()) {
-        map_again_at_ = kNever;
-        for (const auto& [id, session] : sessions_) map_again(*session);
-    }
+    if (map_again_at_ <= now()) map_late_lanes();
     if (look_at_usage_at_ <= now()) look_at_usage();
     if (look_at_processes_at_ > now()) return;
     look_at_processes_at_ = kNever;
@@ -704,13 +708,7 @@ void Shell::set_context() {
 }
 
 void Shell::look_at_usage() {
-    std::vector<int> pids;
-    std::map<ClientId, std::uint64_t> held_before;
-    for (const auto& [id, session] : sessions_) {
-        pids.push_back(session->process.pid);
-        held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
-    }
-    const std::optional<DeviceMemory::Usage> usage = memory_.usage(pids);
+    const auto [usage, news] = look(nullptr, /*may_fall=*/true);
     if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
     if (!usage) return;
     if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
@@ -718,25 +716,53 @@ void Shell::look_at_usage() {
         set_capacity();
     }
     set_min_turn();
-    std::vector<event::Observe> news;
+    tell_observed(news);
+}
+
+/// Looks whether clients, or `only` this one, use more than the engine knows. Does not look at others: a process that is
+/// about to end need not cost a client its place.
+void Shell::look_for_more(const Session* only) { tell_observed(look(only, /*may_fall=*/false).news); }
+
+Shell::Look Shell::look(const Session* only, bool may_fall) {
+    std::vector<int> pids;
+    std::map<ClientId, std::uint64_t> held_before;
     for (const auto& [id, session] : sessions_) {
+        pids.push_back(session->process.pid);
+        held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
+    }
+    Look look{memory_.usage(pids), {}};
+    const std::optional<DeviceMemory::Usage>& usage = look.usage;
+    if (!usage) return look;
+    for (const auto& [id, session] : sessions_) {
+        if (only && session.get() != only) continue;
         const auto used = usage->clients.find(session->process.pid);
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
         if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it changed meanwhile
-        if (session->unmapped) continue;  // it may still have the lane's old memory
+        if (session->unmapped && session->pieces_of == kNoLane) continue;  // it may still have the lane's old memory
         const Bytes seen = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
         // Memory that a client is giving back now may be gone from the device, but not yet from its page. So a lower
-        // figure counts only when it was seen twice.
-        const Bytes overhead = std::max(seen, std::exchange(session->overhead_last_seen, seen));
+        // figure counts only when it was seen twice, some time apart.
+        const Bytes before = may_fall ? std::exchange(session->overhead_last_seen, seen) : session->overhead;
+        const Bytes overhead = std::max(seen, before);
         const bool more = overhead > session->overhead + kUsageMatters;
         if (!more && session->overhead < overhead + kUsageMatters) continue;
         session->overhead = overhead;
         session->persistent_told = Bytes{-1};  // forces a Demand at the next boundary; the observed figure counts till then
         const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
-        if (more && in_range(managed)) news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
+        if (more && in_range(managed)) look.news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
     }
+    return look;
+}
+
+void Shell::tell_observed(const std::vector<event::Observe>& news) {
     for (const event::Observe& observed : news) {
-        if (engine_.find(observed.client)) feed(observed);
+        if (!engine_.find(observed.client)) continue;
+        feed(observed);
+        Session* session = find(observed.client);
+        const Client* client = engine_.find(observed.client);
+        if (!session || !client || !client->holds() || !(session->asks || waits_for_lane(*session))) continue;
+        session->asks = true;
+        tell_need(*session);  // with what it uses beside the memory that it asks for
     }
     set_context();
 }

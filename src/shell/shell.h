@@ -50,18 +50,24 @@ struct Session {
     std::uint64_t iterations_before = 0;  ///< completed under the previous service
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
-    bool paused = false;                    ///< by `salus pause`
-    bool stopped = false;                   ///< by a signal or a debugger
-    bool asleep = false;                    ///< it holds a lane in mid-iteration, and does nothing
-    Duration cpu_seen;                      ///< its processor time, and ...
-    Instant cpu_seen_at;                    ///< ... when that was last seen to advance
-    Instant wanted_back_at = kNever;        ///< since when it was seen to keep a turn that is wanted back
-    bool disconnected = false;              ///< its process may still be there
-    std::uint64_t need = 0;                 ///< the number of its last Need in this turn; 0: none
-    bool asks = false;                      ///< that Need is not answered yet
-    LaneId pieces_of = kNoLane;             ///< the lane whose pieces it was sent ...
-    std::size_t pieces = 0;                 ///< ... and how many of them
-    std::optional<wire::MapLane> unmapped;  ///< not sent yet: the device had no memory for it
+    bool paused = false;              ///< by `salus pause`
+    bool stopped = false;             ///< by a signal or a debugger
+    bool asleep = false;              ///< it holds a lane in mid-iteration, and does nothing
+    Duration cpu_seen;                ///< its processor time, and ...
+    Instant cpu_seen_at;              ///< ... when that was last seen to advance
+    Instant wanted_back_at = kNever;  ///< since when it was seen to keep a turn that is wanted back
+    bool disconnected = false;        ///< its process may still be there
+    wire::Need need;                  ///< its last Need in this turn; number 0: none
+    bool asks = false;                ///< that Need is not answered yet
+    LaneId pieces_of = kNoLane;       ///< the lane whose pieces it was sent ...
+    std::size_t pieces = 0;           ///< ... and how many of them
+    std::uint64_t lane_sent = 0;      ///< the size of the lane in the last MapLane that was sent
+    struct Unmapped {
+        wire::MapLane message;
+        Instant since;
+    };
+    std::optional<Unmapped> unmapped;  ///< not sent yet: the device had no memory for it
+    bool has_wanted = false;           ///< a turn: its context exists since then
     Bytes overhead_last_seen;
     Bytes overhead;  ///< memory that it uses but does not manage: its context, the framework's own allocator
 
@@ -181,6 +187,7 @@ private:
     void tell_progress(Session& session);
     void tell_progress_of_holders();
     void turn_is_over(Session& session);
+    void tell_need(const Session& session);
     void look_at_holders();
     bool anybody_waits() const;
     bool rests(const Session& session) const;
@@ -218,6 +225,8 @@ private:
     void renew_lane_of(const Client& client, const Session& session);
     bool map_lane(Session& session, const wire::MapLane& message);
     void map_again(Session& session);
+    void map_late_lanes();
+    static bool waits_for_lane(const Session& session);
     void answer_need(Session& session, Bytes room);
     void deny_need(Session& session);
     Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
@@ -231,6 +240,14 @@ private:
     void set_capacity();
     void set_min_turn();
     void set_context();
+    /// What a look at the device has shown.
+    struct Look {
+        std::optional<DeviceMemory::Usage> usage;
+        std::vector<event::Observe> news;  ///< clients that use more than the engine knows
+    };
+    Look look(const Session* only, bool may_fall);
+    void look_for_more(const Session* only = nullptr);
+    void tell_observed(const std::vector<event::Observe>& news);
     Bytes demand_of(const Session& session) const;
 
     const Ports ports_;
