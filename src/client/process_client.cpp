@@ -700,7 +700,11 @@ void ProcessClient::after_fork_in_child() {
     std::construct_at(&answered_);  // its destructor would wait for a thread of the parent that waited on it
     in_child_ = true;
     alone_ = true;
-    page_ = nullptr;  // not inherited
+    // The page is not inherited. What is destroyed later may still keep the gate open: it finds an empty page there.
+    if (page_) {
+        ::mmap(page_, kControlPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    }
+    page_ = nullptr;
     socket_.reset();
     page_file_.reset();
     notify_.reset();
