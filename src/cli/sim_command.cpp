@@ -164,7 +164,10 @@ int run_simulations(const SimArguments& a) {
                         "{} of {} jobs ran out of memory under {} (seed {}); the figures are those of the others", lost,
                         jobs.size(), policy->info.name, seed));
                 }
-                if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
+                if (!a.timeline.empty()) {
+                    const std::string title(policy->info.name);
+                    panels.push_back({title, timeline.segments(), timeline.answering(result.end)});
+                }
                 if (!a.record.empty()) recorded = recorder.text();
             }
             rows.push_back(sim::mean_of(figures));
