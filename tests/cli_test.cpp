@@ -99,6 +99,7 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         {"sim --workload uniform --switch-us=-1", "--switch-us: -1 is out of range"},
         {"sim --workload uniform --profile guessed", "--profile: 'guessed'"},
         {"sim --workload uniform --occupancy 1.5", "--occupancy: 1.5 is out of range"},
+        {"sim --workload uniform --gates closed", "--gates: 'closed' is neither 'on' nor 'off'"},
         {"sim --workload uniform --occupancy 0", "--occupancy: 0 is out of range"},
         {"sim --workload uniform --seed 5..2", "'5..2' is neither a seed"},
         {"sim --workload uniform --seed x", "'x' is neither a seed"},

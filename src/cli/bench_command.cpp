@@ -89,7 +89,7 @@ int run_bench(const BenchArguments& a) {
                                                [&](double share) { bar.show(label, std::min(share, 1.0)); });
             if (!ran) throw Failure{fmt::format("{}: {}", label, ran.error())};
             real.push_back(sim::figures_of(label, jobs, ran.value().result));
-            panels.push_back({label, ran.value().segments});
+            panels.push_back({label, ran.value().segments, ran.value().answering});
             if (!ran.value().replay_difference.empty()) differences.push_back(label + ": " + ran.value().replay_difference);
             if (!a.simulate) continue;
             sim::Simulation simulation(simulation_options(options), jobs, *policy, fallback_policy());

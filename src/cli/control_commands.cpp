@@ -140,7 +140,7 @@ int export_trace(const std::string& text, const std::string& path) {
         segment.start = {(segment.start - start).ns};
         segment.end = {(segment.end - start).ns};
     }
-    const std::vector<sim::Panel> panels = {{"salusd", run.value().segments}};
+    const std::vector<sim::Panel> panels = {{"salusd", run.value().segments, run.value().answering.since(start)}};
     write_or_complain(
         path, svg ? sim::timeline_svg(panels, run.value().jobs) : sim::timeline_chrome_json(panels, run.value().jobs));
     return 0;

@@ -382,6 +382,8 @@ Result<RealRun> run_for_real(const std::vector<sim::SimulatedJob>& jobs, const s
         segment.end = {(segment.end - start).ns};
         run.segments.push_back(segment);
     }
+    run.answering = recorded.value().answering.since(start);
+    for (sim::Answering::Request& request : run.answering.requests) request.job = position[request.job];
     return run;
 }
 

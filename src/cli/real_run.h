@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "core/policy.h"
+#include "sim/answering.h"
 #include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
@@ -25,6 +26,7 @@ struct RealRunOptions {
 struct RealRun {
     sim::SimulationResult result;  ///< of jobs[i]
     std::vector<sim::Segment> segments;
+    sim::Answering answering;
     std::string replay_difference;  ///< empty: the recorded trace replays to identical decisions
 };
 

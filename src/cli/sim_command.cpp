@@ -40,6 +40,7 @@ struct SimArguments {
     std::string profile = "learned";
     std::string occupancy = "model";
     std::string think_ms = "job";
+    std::string gates = "off";
     std::string seeds = "1";
     std::string timeline;
     std::string record;
@@ -77,6 +78,7 @@ sim::SimulationOptions options_of(const SimArguments& a) {
     options.switch_cost = seconds_of(1e-6 * number("--switch-us", a.switch_us, 0, true, 1e9));
     options.engine.min_turn = options.switch_cost * 100;  // so that switching costs at most 1 %
     options.profiles_known = one_of("--profile", a.profile, "known", "learned");
+    options.asynchronous = one_of("--gates", a.gates, "on", "off");
     options.engine.strict = true;
     if (a.occupancy != "model") options.occupancy = number("--occupancy", a.occupancy, 0, false, 1);
     return options;
@@ -162,7 +164,10 @@ int run_simulations(const SimArguments& a) {
                         "{} of {} jobs ran out of memory under {} (seed {}); the figures are those of the others", lost,
                         jobs.size(), policy->info.name, seed));
                 }
-                if (!a.timeline.empty()) panels.push_back({std::string(policy->info.name), timeline.segments()});
+                if (!a.timeline.empty()) {
+                    const std::string title(policy->info.name);
+                    panels.push_back({title, timeline.segments(), timeline.answering(result.end)});
+                }
                 if (!a.record.empty()) recorded = recorder.text();
             }
             rows.push_back(sim::mean_of(figures));
@@ -222,6 +227,9 @@ void add_sim_command(CLI::App& program, Action& action) {
         ->capture_default_str();
     sim->add_option("--think-ms", a->think_ms, "Host time between iterations, for all jobs; 'job': as the job says")
         ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--gates", a->gates, "on or off: batch jobs stand still while interactive jobs answer, as on a GPU")
+        ->type_name("on|off")
         ->capture_default_str();
     sim->add_option("--seed", a->seeds, "Seed, or a range A..B to average over")->type_name("N")->capture_default_str();
     sim->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");

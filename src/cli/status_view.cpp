@@ -37,6 +37,13 @@ std::string holder_text(const Status& status, const LaneStatus& lane) {
     return job_text("", 0);
 }
 
+std::string gates_text(const ServiceStatus& service) {
+    if (service.statistics.gate_closings == 0) return {};
+    return fmt::format("closed {} times for requests, {:.0f} % of the last second (at most {:.0f} %)",
+                       service.statistics.gate_closings, 100 * service.gates_closed_share,
+                       100 * Gates::kBudget.seconds() / Gates::kWindow.seconds());
+}
+
 std::string format_seconds(double seconds) {
     if (!(seconds >= 0) || seconds > 1e12) return kMissing;
     if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);
@@ -194,20 +201,23 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     if (by_launches) cells.rate = kMissing;
     if (activity.left && !by_launches) cells.left = format_seconds(activity.left->seconds());
     cells.client_class = std::string(name_of_class(activity.interactive));
-    if (cells.why.empty() && activity.interactive && activity.lane != kNoLane && !activity.beside)
-        cells.why = "takes turns: there is no memory to run beside the others";
-    if (cells.why.empty() && !activity.class_reason.empty())
-        cells.why = cells.client_class + ": " + printable(activity.class_reason);
-    if (const auto& requests = activity.requests; requests.answered > 0) {
-        cells.why += fmt::format("; {} requests, p50 {:.1f} ms, p99 {:.1f} ms", requests.answered,
-                                 requests.p50.seconds() * 1e3, requests.p99.seconds() * 1e3);
-    }
-    cells.persistent = format_bytes(activity.persistent);
-    cells.ephemeral = format_bytes(activity.ephemeral);
-    cells.waited = format_seconds(activity.waited.seconds());
     const double waiting_s = activity.waiting_now.seconds();
     if (cells.why.starts_with("waits") && waiting_s >= 1)
         cells.why += ", for " + (waiting_s < 99.5 ? fmt::format("{:.0f} s", waiting_s) : format_seconds(waiting_s));
+    if (cells.why.empty() && activity.interactive && activity.lane != kNoLane && !activity.beside)
+        cells.why = "takes turns: there is no memory to run beside the others";
+    const bool explained = !cells.why.empty();
+    const auto add_to_why = [&](const std::string& text) { cells.why += (cells.why.empty() ? "" : "; ") + text; };
+    if (const auto& requests = activity.requests; requests.answered > 0) {
+        add_to_why(fmt::format("{} requests, p50 {:.1f} ms, p99 {:.1f} ms", requests.answered, requests.p50.seconds() * 1e3,
+                               requests.p99.seconds() * 1e3));
+    }
+    // Last, because it changes least: a narrow screen may cut it off.
+    if (!explained && !activity.class_reason.empty())
+        add_to_why(cells.client_class + ": " + printable(activity.class_reason));
+    cells.persistent = format_bytes(activity.persistent);
+    cells.ephemeral = format_bytes(activity.ephemeral);
+    cells.waited = format_seconds(activity.waited.seconds());
     return cells;
 }
 
@@ -279,11 +289,7 @@ std::string format_status(const Status& status) {
     if (service.held_by_orphans.count > 0)
         lines.add("memory", format_bytes(service.held_by_orphans) + " still held by jobs of an earlier service");
     add_lanes(lines, status);
-    if (service.statistics.gate_closings > 0) {
-        lines.add("gates", fmt::format("closed {} times for requests, {:.0f} % of the last second (at most {:.0f} %)",
-                                       service.statistics.gate_closings, 100 * service.gates_closed_share,
-                                       100 * Gates::kBudget.seconds() / Gates::kWindow.seconds()));
-    }
+    if (const std::string gates = gates_text(service); !gates.empty()) lines.add("gates", gates);
     lines.add("jobs", std::to_string(status.jobs.size()));
     add_events(lines, service.statistics);
     const TraceStatus& trace = service.trace;

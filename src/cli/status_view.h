@@ -15,6 +15,8 @@ namespace salus::cli {
 std::string job_text(const std::string& name, std::uint32_t job);
 /// The same for the holder of a lane; empty: nobody.
 std::string holder_text(const Status& status, const LaneStatus& lane);
+/// How often gates were closed, and for how much of the last second; empty: never.
+std::string gates_text(const ServiceStatus& service);
 
 /// "8.5 s", "12m 05s", "3h 07m", "2d 4h".
 std::string format_seconds(double seconds);
@@ -72,7 +74,7 @@ std::string wait_text(JobState state, const Wait& wait);
 struct JobCells {
     std::string job, name, client_class, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
     std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
-    std::string why;         ///< wait_text(), and for how long if that is long
+    std::string why;         ///< wait_text(), and for how long if that is long; its requests; why it has its class
 };
 JobCells cells_of(const JobStatus& job, const Rate& rate);
 

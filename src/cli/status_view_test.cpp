@@ -113,6 +113,25 @@ TEST(FormatPs, SaysWhyAClientHasItsClass) {
               std::string::npos);
 }
 
+TEST(FormatPs, SaysHowFastRequestsAreAnswered) {
+    JobStatus server = waiting_vae();
+    server.activity->requests = {40, milliseconds(5), milliseconds(12)};
+    const std::string figures = "40 requests, p50 5.0 ms, p99 12.0 ms\n";
+    EXPECT_NE(format_ps(status_of({server})).find(", after resnet50 (job 3), for 12 s; " + figures), std::string::npos);
+    server = resnet();
+    server.activity->requests = {40, milliseconds(5), milliseconds(12)};
+    EXPECT_NE(format_ps(status_of({server})).find("  4242  " + figures), std::string::npos);
+}
+
+TEST(FormatStatus, SaysHowLongGatesWereClosedIfTheyEverWere) {
+    Status status = status_of({});
+    EXPECT_EQ(format_status(status).find("gates"), std::string::npos);
+    status.service.statistics.gate_closings = 12;
+    status.service.gates_closed_share = 0.08;
+    EXPECT_NE(format_status(status).find("gates     closed 12 times for requests, 8 % of the last second (at most 25 %)\n"),
+              std::string::npos);
+}
+
 TEST(FormatPs, MarksALengthThatIsFromAnEarlierRun) {
     JobStatus job = resnet();
     job.activity->length->is_past = true;

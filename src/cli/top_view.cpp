@@ -131,6 +131,12 @@ Line lanes_line(const Status& status, const TopOptions& options) {
     return std::move(line).take();
 }
 
+Line gates_line(const std::string& text, const TopOptions& options) {
+    LineWriter line(options);
+    line.add("gates   " + text);
+    return std::move(line).take();
+}
+
 Line turns_line(const ServiceStatus& service, const Rates& rates, const TopOptions& options) {
     const auto per_s = [](std::optional<double> rate) { return rate ? format_rate(*rate) : "-"; };
     LineWriter line(options);
@@ -270,11 +276,11 @@ std::vector<Line> on_screen(std::vector<Line> lines, Line help, const TopOptions
 std::vector<Line> top_lines(const Status& status, const Rates& rates, TopOptions& options) {
     const std::vector<Row> rows = sorted_rows(status, rates, options.sort);
     const ServiceStatus& service = status.service;
-    std::vector<Line> lines = {title_line(service, rows, options),
-                               memory_line(service, options),
-                               lanes_line(status, options),
-                               turns_line(service, rates, options),
-                               {}};
+    std::vector<Line> lines = {title_line(service, rows, options), memory_line(service, options),
+                               lanes_line(status, options)};
+    if (const std::string gates = gates_text(service); !gates.empty()) lines.push_back(gates_line(gates, options));
+    lines.push_back(turns_line(service, rates, options));
+    lines.emplace_back();
     const int room = std::max(options.height - static_cast<int>(lines.size()) - 2, 1);
     const Layout layout(rows, options.width, room);
     const int count = static_cast<int>(rows.size());

@@ -101,6 +101,24 @@ TEST(TopView, OnAWideScreenItTakesOne) {
               "  waits for its turn, after vae (job 1)");
 }
 
+TEST(TopView, ShowsRequestsAndTheGatesThatCloseForThem) {
+    Status status = status_with(2);
+    status.service.statistics.gate_closings = 12;
+    status.service.gates_closed_share = 0.08;
+    Activity& server = *status.jobs[0].activity;
+    server.interactive = server.beside = true;
+    server.class_reason = "it waits between its calls";
+    server.requests = {40, milliseconds(5), milliseconds(12)};
+    const auto lines = shown_on(status, {.unicode = false});
+    EXPECT_EQ(lines[2], "lanes   0: 256 MiB vae (job 1)");
+    EXPECT_EQ(lines[3], "gates   closed 12 times for requests, 8 % of the last second (at most 25 %)");
+    EXPECT_TRUE(lines[4].starts_with("turns   "));
+    EXPECT_TRUE(lines[7].starts_with("  1 vae"));
+    EXPECT_EQ(lines[8], "    100 iterations         40 requests, p50 5.0 ms, p99 12.0 ms; interactive: i~");
+    const auto wide = shown_on(status, {.width = 180});
+    EXPECT_TRUE(wide[7].ends_with("  40 requests, p50 5.0 ms, p99 12.0 ms; interactive: it waits between its calls"));
+}
+
 TEST(TopView, RunningJobsStandOut) {
     TopOptions options;
     Rates rates;
@@ -141,6 +159,7 @@ TEST(TopView, FitsAnyScreen) {
     Status status = status_with(9);
     status.jobs[3].name = "a name that is much longer than there is room for, 変分法変分法変分法";
     status.jobs.emplace_back().state = JobState::kStarting;
+    status.service.statistics.gate_closings = 12;
     for (const Status& what : {status, status_with(0), Status{}}) {
         for (const int width : {1, 2, 10, 20, 40, 66, 79, 80, 81, 100, 120, 140, 300}) {
             for (const int height : {1, 2, 5, 6, 7, 8, 24, 60}) {

@@ -22,8 +22,8 @@ namespace salus::sim {
 /// `file_name` is used only in the error, which is one line: "jobs.csv:3: column 4 (iteration_ms): 'abc' is not a number".
 Result<std::vector<SimulatedJob>> parse_job_file(std::string_view text, std::string_view file_name);
 
-/// Writes every column, so that parse_job_file gives equal values. Members without a column (random_think, growth and what
-/// else the swarm adds) are not written. REQUIRES: names are not blank and have no control characters; figures are in the
+/// Writes every column, so that parse_job_file gives equal values. Members without a column (growth and what else the
+/// swarm adds) are not written. REQUIRES: names are not blank and have no control characters; figures are in the
 /// ranges that parse_job_file accepts.
 std::string format_job_file(std::span<const SimulatedJob> jobs);
 

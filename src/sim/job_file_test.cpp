@@ -1,5 +1,6 @@
 #include "sim/job_file.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -13,7 +14,8 @@ namespace salus::sim {
 namespace {
 
 const std::string kHeader = "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib";
-const std::string kEveryHeader = kHeader + ",priority,weight,user,think_ms,startup_s,occupancy,command";
+const std::string kEveryHeader =
+    kHeader + ",priority,weight,user,think_ms,startup_s,occupancy,interactive,random_think,command";
 
 std::string error_of(std::string_view text) {
     const auto result = parse_job_file(text, "jobs.csv");
@@ -23,7 +25,7 @@ std::string error_of(std::string_view text) {
 /// Every member that has a column.
 auto columns(const SimulatedJob& j) {
     return std::tuple(j.name, j.arrival, j.iterations, j.iteration_time, j.persistent, j.ephemeral, j.priority, j.weight,
-                      j.user, j.think, j.startup, j.occupancy, j.command);
+                      j.user, j.think, j.startup, j.occupancy, j.interactive, j.random_think, j.command);
 }
 
 void expect_equal(std::span<const SimulatedJob> jobs, std::span<const SimulatedJob> expected) {
@@ -33,10 +35,10 @@ void expect_equal(std::span<const SimulatedJob> jobs, std::span<const SimulatedJ
 
 TEST(JobFile, ReadsEveryColumnInAnyOrder) {
     const auto jobs = parse_job_file(
-        "occupancy,startup_s,think_ms,user,weight,priority,"
+        "random_think,interactive,occupancy,startup_s,think_ms,user,weight,priority,"
         "ephemeral_mib,persistent_mib,iteration_ms,iterations,arrival_s,name\n"
-        "0.25,1.5,20,1000,2.5,-3,6217.5,339,225.7,1000,12.000000001,resnet50\n"
-        "1,0,0,4294967295,1,1000,0,0,0.000001,1e6,0,tiny\n",
+        "1,1,0.25,1.5,20,1000,2.5,-3,6217.5,339,225.7,1000,12.000000001,resnet50\n"
+        "0,0,1,0,0,4294967295,1,1000,0,0,0.000001,1e6,0,tiny\n",
         "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     SimulatedJob resnet;
@@ -52,6 +54,7 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
     resnet.think = milliseconds(20);
     resnet.startup = milliseconds(1500);
     resnet.occupancy = 0.25;
+    resnet.interactive = resnet.random_think = true;
     SimulatedJob tiny;
     tiny.name = "tiny";
     tiny.iterations = 1'000'000;
@@ -62,7 +65,7 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
 }
 
 TEST(JobFile, OptionalColumnsAndEmptyFieldsKeepTheDefault) {
-    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,\n"}) {
+    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,,,\n"}) {
         const auto jobs = parse_job_file(text, "jobs.csv");
         ASSERT_TRUE(jobs) << jobs.error();
         SimulatedJob expected;
@@ -119,7 +122,8 @@ TEST(JobFile, ErrorsOfTheHeader) {
         {"Name\n", "1: column 1 (Name): no such column; did you mean name?"},
         {"name,colour\n",
          "1: column 2 (colour): no such column; there are name, arrival_s, iterations, iteration_ms, persistent_mib, "
-         "ephemeral_mib, priority, weight, user, think_ms, startup_s, occupancy, command"},
+         "ephemeral_mib, priority, weight, user, think_ms, startup_s, occupancy, interactive, random_think, "
+         "command"},
         {kHeader + ",\n", "1: column 7: it has no name"},
         {"name,user,\"name\"\n", "1: column 3 (name): it is column 1 already"},
         {"\nname,iterations,persistent_mib\n", "2: the header lacks arrival_s, iteration_ms, ephemeral_mib"},
@@ -195,16 +199,19 @@ TEST(JobFile, ErrorsOfOptionalColumns) {
         {"0,1,0,0,0,0", "12 (occupancy): '0' is not above 0 and at most 1"},
         {"0,1,0,0,0,1.01", "12 (occupancy): '1.01' is not above 0 and at most 1"},
         {"0,1,0,0,0,-1", "12 (occupancy): '-1' is not above 0 and at most 1"},
+        {"0,1,0,0,0,1,2,", "13 (interactive): '2' is not between 0 and 1"},
+        {"0,1,0,0,0,1,1,yes", "14 (random_think): 'yes' is not a number"},
     };
-    for (const auto& [fields, error] : kCases) {
-        EXPECT_EQ(error_of(kEveryHeader + "\na,0,3,5,1,1," + fields + ","), "jobs.csv:2: column " + error) << fields;
+    for (auto [fields, error] : kCases) {
+        fields.append(static_cast<std::size_t>(8 - std::count(fields.begin(), fields.end(), ',')), ',');
+        EXPECT_EQ(error_of(kEveryHeader + "\na,0,3,5,1,1," + fields), "jobs.csv:2: column " + error) << fields;
     }
 }
 
 TEST(JobFile, TakesTheLargestFigures) {
     const auto jobs = parse_job_file(kEveryHeader +
-                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1,\n"
-                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,\n",
+                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1,1,1,\n"
+                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,0,0,\n",
                                      "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     const SimulatedJob& a = jobs.value()[0];
@@ -228,9 +235,10 @@ TEST(JobFile, WritesACsvForPeople) {
     job.ephemeral = Bytes{mebibytes(6217).count + 524288};
     job.startup = nanoseconds(10);
     job.occupancy = 0.1;
+    job.interactive = true;
     job.command = "python a.py, b";
     EXPECT_EQ(format_job_file({&job, 1}),
-              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1,\"python a.py, b\"\n");
+              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1,1,0,\"python a.py, b\"\n");
 }
 
 TEST(JobFile, RoundTrip) {
@@ -254,6 +262,8 @@ TEST(JobFile, RoundTrip) {
         job.think = {upto(kTimeMax / static_cast<std::int64_t>(job.iterations))};
         job.startup = {upto(kTimeMax)};
         job.occupancy = 1.0 - random.uniform();
+        job.interactive = random.chance(0.5);
+        job.random_think = random.chance(0.5);
         if (random.chance(0.5)) job.command = "run " + job.name;
     }
     const auto again = parse_job_file(format_job_file(jobs), "jobs.csv");

@@ -31,6 +31,7 @@ public:
         if (const auto* e = std::get_if<event::Boundary>(&event)) end_segment(e->client, true);
         if (const auto* e = std::get_if<event::Idle>(&event)) end_segment(e->client, false);
         if (const auto* e = std::get_if<event::Want>(&event)) resume(e->client);
+        if (const auto* e = std::get_if<event::Requests>(&event)) requests(e->client, e->in_flight);
         if (const auto* e = std::get_if<event::Leave>(&event)) gone(e->client, Outcome::kDone);
         if (const auto* e = std::get_if<event::Die>(&event)) gone(e->client, Outcome::kKilled);
         for (const Action& action : actions) {
@@ -38,6 +39,7 @@ public:
             if (const auto* a = std::get_if<action::Yield>(&action)) here(a->client).asked = true;
             if (const auto* a = std::get_if<action::Revoke>(&action)) here(a->client).asked = true;
         }
+        answering_.acted(actions, now_);
         for (const Client* client : engine.clients()) look_at(*client, engine);
         run_.result.statistics = engine.statistics();
         note_memory(engine);
@@ -47,6 +49,7 @@ public:
         for (auto& [client, present] : present_) {
             if (present.running) end_segment(client, true);
         }
+        run_.answering = answering_.until(now_);
         std::vector<std::pair<Instant, std::int64_t>> changes;
         for (std::size_t i = 0; i < run_.jobs.size(); ++i) {
             JobResult& job = run_.result.jobs[i];
@@ -129,8 +132,11 @@ private:
         client.since = now_;
     }
 
+    void requests(ClientId id, std::uint32_t in_flight) { answering_.requests(here(id).index, in_flight, now_); }
+
     void gone(ClientId id, Outcome outcome) {
         end_segment(id, true);
+        requests(id, 0);
         JobResult& result = run_.result.jobs[here(id).index];
         result.end = now_;
         result.outcome = outcome;
@@ -174,6 +180,7 @@ private:
 
     RecordedRun& run_;
     std::map<ClientId, Present> present_;
+    AnsweringRecorder answering_;
     std::vector<std::pair<Bytes, std::size_t>> profiling_;  ///< for each profiling turn: reserved by all others, its job
     Instant now_{};
     std::string name_;

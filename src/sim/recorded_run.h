@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "core/trace.h"
+#include "sim/answering.h"
 #include "sim/simulated_job.h"
 #include "sim/simulation.h"
 
@@ -16,6 +17,7 @@ struct RecordedRun {
     std::vector<SimulatedJob> jobs;      ///< one for each attachment, with name, arrival, and the last known P and T
     std::vector<std::uint32_t> numbers;  ///< the jobs' numbers, as users know them
     std::vector<Segment> segments;       ///< client i is jobs[i]
+    Answering answering;                 ///< job i is jobs[i]
     SimulationResult result;             ///< its jobs[i] is for jobs[i]
 };
 

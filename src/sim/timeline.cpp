@@ -31,6 +31,13 @@ void TimelineRecorder::ran(const Segment& segment) {
     segments_.push_back(segment);
 }
 
+void TimelineRecorder::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation&) {
+    if (const auto* e = std::get_if<event::Requests>(&event)) answering_.requests(index_of(e->client), e->in_flight, now);
+    if (const auto* e = std::get_if<event::Leave>(&event)) answering_.requests(index_of(e->client), 0, now);
+    if (const auto* e = std::get_if<event::Die>(&event)) answering_.requests(index_of(e->client), 0, now);
+    answering_.acted(actions, now);
+}
+
 namespace {
 
 // ---------------------------------------------------------------------------------------------------------------- rows
@@ -42,8 +49,13 @@ struct Turn {
     bool profiling = false;
 };
 
-/// The turns of each row in order of start; at least one row. See Note [Rows].
-std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const SimulatedJob> jobs) {
+struct LaneRow {
+    std::vector<Turn> turns;     ///< in order of start
+    std::vector<Turn> requests;  ///< the same
+};
+
+/// At least one row. See Note [Rows].
+std::vector<LaneRow> lay_out(const Panel& panel, std::span<const SimulatedJob> jobs) {
     std::vector<Segment> segments;
     std::unordered_map<LaneId, Instant> lane_ends;
     for (const Segment& s : panel.segments) {
@@ -78,7 +90,8 @@ std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const Simul
         }
         rows[row->second].starts.push_back(s.start);
     }
-    std::vector<std::vector<Turn>> layout(1);
+    std::vector<LaneRow> layout(1);
+    std::unordered_map<std::size_t, std::map<Instant, std::size_t>> rows_of_job;  // from when on it ran in which row
     for (const Segment& s : segments) {
         const auto is_free = [&](const Row& r) {
             const auto next = std::lower_bound(r.starts.begin(), r.starts.end(), s.start);
@@ -87,7 +100,19 @@ std::vector<std::vector<Turn>> lay_out(const Panel& panel, std::span<const Simul
         const std::size_t row = s.lane == kNoLane ? lowest(is_free) : row_of.at(s.lane);
         rows[row].busy_until = s.end;
         if (layout.size() < rows.size()) layout.resize(rows.size());
-        layout[row].push_back({index_of(s.client), s.start, s.end, s.lane == kNoLane});
+        layout[row].turns.push_back({index_of(s.client), s.start, s.end, s.lane == kNoLane});
+        if (s.lane != kNoLane && !panel.answering.requests.empty()) rows_of_job[index_of(s.client)].emplace(s.start, row);
+    }
+    for (const Answering::Request& request : panel.answering.requests) {
+        SALUS_CHECK(request.job < jobs.size(), "a request is to one of the jobs");
+        const auto& ran = rows_of_job[request.job];
+        const auto next = ran.upper_bound(request.end);
+        const std::size_t row = ran.empty() ? 0 : (next == ran.begin() ? next : std::prev(next))->second;
+        if (request.end > request.start) layout[row].requests.push_back({request.job, request.start, request.end});
+    }
+    for (LaneRow& row : layout) {
+        std::stable_sort(row.requests.begin(), row.requests.end(),
+                         [](const Turn& a, const Turn& b) { return a.start < b.start; });
     }
     return layout;
 }
@@ -172,7 +197,7 @@ constexpr int kSharePixels = 6;  ///< of height for each share that a stack may 
 constexpr int kLabelHeight = 14;
 constexpr double kRowsOfPixels = 8;        ///< with more rows, only wider turns have a rectangle: about 1 MB in total
 constexpr std::size_t kTurnsMany = 1'000;  ///< with more turns in a panel's first row, rows may be higher
-constexpr std::string_view kOthersColour = "#b8bcc2";
+constexpr int kStripHeight = 8;            ///< of requests and of gates
 constexpr std::string_view kStyle =
     "<style>text{font-family:system-ui,-apple-system,'Segoe "
     "UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
@@ -234,23 +259,43 @@ double text_width(std::string_view text) {
     return 6.4 * static_cast<double>(characters);
 }
 
+/// What is drawn beside jobs has a number after theirs.
+struct Extra {
+    std::string_view colour;
+    std::string_view name;
+    std::string_view key;  ///< in the legend
+};
+constexpr std::size_t kOthers = 0;
+constexpr std::size_t kRequests = 1;
+constexpr std::size_t kGates = 2;
+constexpr std::array<Extra, 3> kExtras{{{"#b8bcc2", "other jobs", "grey: all other jobs"},
+                                        {"#24292f", "a request in flight", "black: a request in flight"},
+                                        {"#cf222e", "gates closed", "red: gates of batch jobs closed"}}};
+
 struct Picture {
     std::span<const SimulatedJob> jobs;
     std::int64_t end_ns = 1;
     double wide_min = 1;  ///< least width in pixels of a turn with a rectangle of its own
     std::string out = {};
     bool has_stacks = false;
-    bool has_others = false;
+    std::array<bool, kExtras.size()> has_extra = {};
 
     double x_of(Instant t) const { return kLeft + kPlotWidth * static_cast<double>(t.ns) / static_cast<double>(end_ns); }
+    const Extra* extra(std::size_t job) const { return job < jobs.size() ? nullptr : &kExtras[job - jobs.size()]; }
+    std::string_view name_of(std::size_t job) const { return extra(job) ? extra(job)->name : jobs[job].name; }
+    std::string fill_of(std::size_t job) const { return extra(job) ? std::string(extra(job)->colour) : colour_of(job); }
+    void note(std::size_t job) {
+        if (extra(job)) has_extra[job - jobs.size()] = true;
+    }
     void add_label(std::string_view name, const Run& place);
     void add_labels(std::string_view name, std::span<const Run> runs);
     void add_row(std::span<const Turn> turns, const Band& band);
+    void add_strip(std::span<const Turn> turns, std::size_t what, int top);
     void add_turn(const Turn& turn, const Band& band);
     void stack(std::span<const Turn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent);
     void add_area(std::size_t job, const Area& area);
     void add_axis(int top, int bottom);
-    void add_legend(int y);
+    int add_legend(int y);
 };
 
 /// Adds the name if there is room, else its first word if there is room for that, else nothing.
@@ -284,11 +329,19 @@ void Picture::add_row(std::span<const Turn> turns, const Band& band) {
     }
 }
 
+/// Draws the turns, whosever they are, as one of kExtras.
+void Picture::add_strip(std::span<const Turn> turns, std::size_t what, int top) {
+    std::vector<Turn> strip(turns.begin(), turns.end());
+    for (Turn& turn : strip) turn.job = jobs.size() + what;
+    add_row(strip, {top, kStripHeight});
+}
+
 void Picture::add_turn(const Turn& turn, const Band& band) {
-    const std::string& name = jobs[turn.job].name;
+    note(turn.job);
+    const std::string_view name = name_of(turn.job);
     const Run place{x_of(turn.start), x_of(turn.end), band.top, band.top + band.height};
     add(out, "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}\n{} to {}</title></rect>\n",
-        place.left, band.top, place.right - place.left, band.height, colour_of(turn.job), escape_xml(name),
+        place.left, band.top, place.right - place.left, band.height, fill_of(turn.job), escape_xml(name),
         format_time(turn.start), format_time(turn.end));
     add_label(name, place);
 }
@@ -321,33 +374,32 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
         const int bottom = band.top + band.height;
         double sum = 0;
         int low = bottom;
-        for (const auto& [job, share] : shares_drawn(columns[i], recent, shares_max, jobs.size())) {
+        for (const auto& [job, share] : shares_drawn(columns[i], recent, shares_max, jobs.size() + kOthers)) {
             sum += share;
             const int high = bottom - std::max(1, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
             areas[job].add_run({edges[i], edges[i + 1], high, low});
             low = high;
         }
-        has_stacks |= columns[i].size() > 1;
+        has_stacks |= columns[i].size() > 1 || extra(narrow.front().job);
     }
 }
 
 void Picture::add_area(std::size_t job, const Area& area) {
     if (area.runs.empty()) return;
-    const bool others = job == jobs.size();
-    has_others |= others;
-    add(out, "<path fill=\"{}\" d=\"", others ? kOthersColour : colour_of(job));
+    note(job);
+    add(out, "<path fill=\"{}\" d=\"", fill_of(job));
     for (const Run& run : area.runs) {
         const double left = std::round(run.left * 10) / 10;
         const double right = std::round(run.right * 10) / 10;
         add(out, "M{:.5g} {}h{:.5g}v{}h{:.5g}z", left, run.top, right - left, run.bottom - run.top, left - right);
     }
-    if (others) {
-        out += "\"><title>other jobs</title></path>\n";
+    if (job == jobs.size() + kOthers) {
+        add(out, "\"><title>{}</title></path>\n", name_of(job));
         return;
     }
-    add(out, "\"><title>{}\n{} to {}, {} turns</title></path>\n", escape_xml(jobs[job].name), format_time(area.start),
-        format_time(area.end), area.turns);
-    add_labels(jobs[job].name, area.runs);
+    add(out, "\"><title>{}\n{} to {}, {} {}</title></path>\n", escape_xml(name_of(job)), format_time(area.start),
+        format_time(area.end), area.turns, extra(job) ? "times" : "turns");
+    add_labels(name_of(job), area.runs);
 }
 
 /// Adds a label wherever neighbouring runs have enough height in common.
@@ -390,35 +442,47 @@ void Picture::add_axis(int top, int bottom) {
     }
 }
 
-void Picture::add_legend(int y) {
+/// Returns where its last line is.
+int Picture::add_legend(int y) {
     double x = kLeft;
-    const auto add_key = [&](std::string_view fill) {
-        add(out, "<rect class=\"key\" x=\"{:.0f}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, y - 10, fill);
-        x += 15;
-    };
-    const auto add_text = [&](std::string_view text) {
+    const auto add_entry = [&](std::span<const std::string> fills, std::string_view text) {
+        if (x + 15 * static_cast<double>(fills.size()) + text_width(text) > kWidth) {
+            x = kLeft;
+            y += 18;
+        }
+        for (const std::string& fill : fills) {
+            add(out, "<rect class=\"key\" x=\"{:.0f}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, y - 10,
+                fill);
+            x += 15;
+        }
         add(out, "<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", x + 3, y, text);
         x += text_width(text) + 16;
     };
-    for (std::size_t i = 0; i < std::min<std::size_t>(jobs.size(), 6); ++i) add_key(colour_of(i));
-    add_text("one colour a job");
-    add_key("#fff");
-    add_text("white: idle");
-    if (has_others) {
-        add_key(kOthersColour);
-        add_text("grey: all other jobs");
+    std::vector<std::string> fills;
+    for (std::size_t i = 0; i < std::min<std::size_t>(jobs.size(), 6); ++i) fills.push_back(colour_of(i));
+    add_entry(fills, "one colour a job");
+    add_entry(std::array<std::string, 1>{"#fff"}, "white: idle");
+    for (std::size_t i = 0; i < kExtras.size(); ++i) {
+        if (has_extra[i]) add_entry(std::array{std::string(kExtras[i].colour)}, kExtras[i].key);
     }
-    if (has_stacks) add_text("Where turns are too short to draw, the height of a colour is that job's share of the time.");
+    const std::string_view whose = has_extra[kRequests] || has_extra[kGates] ? "its" : "that job's";
+    if (has_stacks) {
+        add_entry({},
+                  fmt::format("Where turns are too short to draw, the height of a colour is {} share of the time.", whose));
+    }
+    return y;
 }
 
 }  // namespace
 
 std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs) {
     Picture picture{.jobs = jobs};
-    std::vector<std::vector<std::vector<Turn>>> layouts;
+    std::vector<std::vector<LaneRow>> layouts;
     std::size_t rows_in_all = 0;
     for (const Panel& panel : panels) {
         layouts.push_back(lay_out(panel, jobs));
+        for (const Answering::Request& r : panel.answering.requests) picture.end_ns = std::max(picture.end_ns, r.end.ns);
+        for (const Answering::Closing& c : panel.answering.gates) picture.end_ns = std::max(picture.end_ns, c.end.ns);
         rows_in_all += layouts.back().size();
         for (const Segment& s : panel.segments) picture.end_ns = std::max(picture.end_ns, s.end.ns);
     }
@@ -429,27 +493,33 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Simulate
     for (std::size_t i = 0; i < panels.size(); ++i) {
         int y = i == 0 ? top : bottom + 36;
         add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y - 8, escape_xml(panels[i].title));
-        const int height_max = layouts[i].front().size() > kTurnsMany ? 96 : 56;
+        const int height_max = layouts[i].front().turns.size() > kTurnsMany ? 96 : 56;
         const int height = std::clamp(96 / static_cast<int>(layouts[i].size()), 14, height_max);
+        const auto add_band = [&](std::string_view name, int band_height) {
+            add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth,
+                band_height);
+            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft - 8, y + band_height / 2 + 4, name);
+            bottom = y + band_height;
+            return std::exchange(y, bottom + 3);
+        };
         int lane = 0;
-        for (const std::vector<Turn>& turns : layouts[i]) {
-            add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth, height);
-            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">lane {}</text>\n", kLeft - 8, y + height / 2 + 4,
-                ++lane);
-            picture.add_row(turns, {y, height});
-            bottom = y + height;
-            y = bottom + 3;
+        for (const auto& [turns, requests] : layouts[i]) {
+            const int at = add_band(fmt::format("lane {}", ++lane), height + (requests.empty() ? 0 : kStripHeight));
+            picture.add_row(turns, {at, height});
+            if (!requests.empty()) picture.add_strip(requests, kRequests, at + height);
         }
+        std::vector<Turn> closed;
+        for (const Answering::Closing& c : panels[i].answering.gates) closed.push_back({0, c.start, c.end});
+        if (!closed.empty()) picture.add_strip(closed, kGates, add_band("gates", kStripHeight));
     }
-    const int height = bottom + 66;
-    const std::string contents = std::exchange(picture.out, {});
+    std::string contents = std::exchange(picture.out, {});
+    const int height = picture.add_legend(bottom + 48) + 18;
+    contents += std::exchange(picture.out, {});
     add(picture.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n",
         kWidth, height);
     add(picture.out, "{}<rect width=\"{}\" height=\"{}\" rx=\"6\" fill=\"#f6f8fa\"/>\n{}", kStyle, kWidth, height, below);
     picture.add_axis(top, bottom);
-    picture.out += contents;
-    picture.add_legend(bottom + 48);
-    return picture.out + "</svg>\n";
+    return picture.out + contents + "</svg>\n";
 }
 
 std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const SimulatedJob> jobs) {
@@ -466,15 +536,26 @@ std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const 
         event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}}}})", pid, escape_json(panels[i].title));
         event(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", pid);
         std::size_t tid = 0;
-        for (const std::vector<Turn>& turns : lay_out(panels[i], jobs)) {
-            ++tid;
-            event(R"({{"ph":"M","name":"thread_name","pid":{0},"tid":{1},"args":{{"name":"lane {1}"}}}})", pid, tid);
-            for (const Turn& turn : turns) {
-                event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})",
-                      escape_json(jobs[turn.job].name), turn.profiling ? "profiling" : "turn", pid, tid,
-                      microseconds_of(turn.start.ns), microseconds_of((turn.end - turn.start).ns));
-            }
+        const auto thread = [&](std::string_view name) {
+            event(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", pid, ++tid, name);
+        };
+        const auto stretch = [&](std::string_view name, std::string_view category, Instant start, Instant end) {
+            event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})", escape_json(name), category,
+                  pid, tid, microseconds_of(start.ns), microseconds_of((end - start).ns));
+        };
+        std::map<std::size_t, std::vector<Turn>> requests_to;
+        for (const auto& [turns, requests] : lay_out(panels[i], jobs)) {
+            thread(fmt::format("lane {}", tid + 1));
+            for (const Turn& turn : turns)
+                stretch(jobs[turn.job].name, turn.profiling ? "profiling" : "turn", turn.start, turn.end);
+            for (const Turn& request : requests) requests_to[request.job].push_back(request);
         }
+        for (const auto& [job, requests] : requests_to) {
+            thread(escape_json("requests to " + jobs[job].name));
+            for (const Turn& request : requests) stretch("request", "request", request.start, request.end);
+        }
+        if (!panels[i].answering.gates.empty()) thread("gates");
+        for (const Answering::Closing& c : panels[i].answering.gates) stretch("gates closed", "gates", c.start, c.end);
     }
     out += "\n]}\n";
     return out;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "policies/table.h"
+#include "sim/recorded_run.h"
+#include "sim/trace_recorder.h"
 #include "sim/workloads.h"
 
 namespace salus::sim {
@@ -388,6 +391,130 @@ TEST(TimelineSvg, PanelsShareTheTimeAxis) {
     const std::string svg = timeline_svg(panels, numbered_jobs(1));
     EXPECT_NE(svg.find("width=\"552.00\""), std::string::npos);
     EXPECT_NE(svg.find("width=\"1104.00\""), std::string::npos);
+}
+
+// ------------------------------------------------------------------------------------------------- requests and gates
+
+Answering::Request request_ms(std::size_t job, std::int64_t start, std::int64_t end) {
+    return {job, Instant{milliseconds(start).ns}, Instant{milliseconds(end).ns}};
+}
+
+Answering::Closing closed_ms(std::int64_t start, std::int64_t end) {
+    return {Instant{milliseconds(start).ns}, Instant{milliseconds(end).ns}};
+}
+
+auto members(const Answering& answering) {
+    std::vector<std::tuple<std::size_t, Instant, Instant>> requests;
+    std::vector<std::pair<Instant, Instant>> gates;
+    for (const auto& r : answering.requests) requests.emplace_back(r.job, r.start, r.end);
+    for (const auto& c : answering.gates) gates.emplace_back(c.start, c.end);
+    return std::pair(requests, gates);
+}
+
+TEST(AnsweringRecorder, ARequestLastsFromTheFirstInFlightToTheLast) {
+    AnsweringRecorder recorder;
+    const auto at = [](std::int64_t ms) { return Instant{milliseconds(ms).ns}; };
+    const std::vector<Action> close{action::CloseGates{}};
+    const std::vector<Action> open{action::OpenGates{}};
+    recorder.acted(open, at(0));  // they were
+    recorder.requests(3, 0, at(1));
+    recorder.requests(3, 1, at(2));
+    recorder.acted(close, at(2));
+    recorder.requests(3, 2, at(3));
+    recorder.requests(4, 1, at(4));
+    recorder.requests(3, 0, at(5));
+    recorder.acted(open, at(6));
+    recorder.acted(close, at(7));
+    EXPECT_EQ(members(recorder.until(at(9))),
+              members({{request_ms(3, 2, 5), request_ms(4, 4, 9)}, {closed_ms(2, 6), closed_ms(7, 9)}}));
+    EXPECT_EQ(members(recorder.until(at(9)).since(at(2))),
+              members({{request_ms(3, 0, 3), request_ms(4, 2, 7)}, {closed_ms(0, 4), closed_ms(5, 7)}}));
+}
+
+TEST(TimelineSvg, RequestsAreBelowTheRowOfTheirJobAndGatesBelowAll) {
+    const std::vector<SimulatedJob> jobs = jobs_named({"train", "chat"});
+    const Panel panel{
+        "p",
+        {segment(0, LaneId{0}, {}, milliseconds(100)), segment(1, LaneId{1}, milliseconds(50), milliseconds(60))},
+        {{request_ms(1, 50, 61)}, {closed_ms(51, 60)}}};
+    const std::string svg = timeline_svg({&panel, 1}, jobs);
+    EXPECT_TRUE(is_well_formed(svg));
+    EXPECT_NE(svg.find("x=\"620.00\" y=\"87\" width=\"110.40\" height=\"48\""), std::string::npos);  // its turn
+    EXPECT_NE(svg.find("x=\"620.00\" y=\"135\" width=\"121.44\" height=\"8\" fill=\"#24292f\"><title>a request in flight\n"
+                       "0.050 s to 0.061 s</title>"),
+              std::string::npos);
+    EXPECT_NE(svg.find("x=\"631.04\" y=\"146\" width=\"99.36\" height=\"8\" fill=\"#cf222e\"><title>gates closed\n"
+                       "0.051 s to 0.060 s</title>"),
+              std::string::npos);
+    EXPECT_EQ(count_of(svg, ">gates</text>"), 1u);
+    for (const char* key : {">black: a request in flight</text>", ">red: gates of batch jobs closed</text>"})
+        EXPECT_EQ(count_of(svg, key), 1u) << key;
+    const std::string without = svg_of(panel.segments, jobs);
+    for (const char* none : {"#24292f", "#cf222e", "black", "red:", ">gates<"})
+        EXPECT_EQ(without.find(none), std::string::npos) << none;
+}
+
+TEST(TimelineSvg, ShortRequestsAndClosingsBecomeSharesOfTheTime) {
+    Panel panel{"p", {segment_s(0, LaneId{0}, 0, 1'000), segment_s(1, LaneId{1}, 0, 1'000)}};
+    for (std::int64_t i = 0; i < 20'000; ++i) {
+        panel.answering.requests.push_back(request_ms(1, 50 * i, 50 * i + 25));
+        panel.answering.gates.push_back(closed_ms(50 * i, 50 * i + 12));
+    }
+    const std::string svg = timeline_svg({&panel, 1}, numbered_jobs(2));
+    EXPECT_TRUE(is_well_formed(svg));
+    EXPECT_LT(svg.size(), 100'000u);
+    EXPECT_NE(svg.find("20000 times"), std::string::npos);
+    EXPECT_NE(svg.find("the height of a colour is its share of the time."), std::string::npos);
+    EXPECT_NE(svg.find(" 139h"), std::string::npos);  // half of the strip
+    EXPECT_NE(svg.find(" 152h"), std::string::npos);  // a quarter
+    std::smatch size;
+    ASSERT_TRUE(std::regex_search(svg, size, std::regex("viewBox=\"0 0 1200 ([0-9]+)\"")));
+    for (const auto& text : matches(svg, std::regex("<text x=\"[0-9]+\" y=\"([0-9]+)\">")))
+        EXPECT_LE(std::stoi(text[1]) + 10, std::stoi(size[1]));  // the legend, in as many lines as it needs
+}
+
+TEST(TimelineChromeJson, HasRequestsAndGatesInThreadsOfTheirOwn) {
+    const Panel panel{
+        "p", {segment_s(0, LaneId{0}, 0, 1), segment_s(1, LaneId{1}, 0, 1)}, {{request_ms(1, 50, 61)}, {closed_ms(51, 60)}}};
+    const auto events = events_of({&panel, 1}, jobs_named({"train", "chat"}), "X");
+    ASSERT_EQ(events.size(), 4u);
+    EXPECT_EQ(events[2].at("cat"), "request");
+    EXPECT_EQ(events[2].at("tid"), 3);
+    EXPECT_DOUBLE_EQ(events[2].at("dur").get<double>(), 11'000);
+    EXPECT_EQ(events[3].at("cat"), "gates");
+    EXPECT_EQ(events[3].at("tid"), 4);
+    EXPECT_NE(timeline_chrome_json({&panel, 1}, jobs_named({"train", "chat"})).find("\"requests to chat\""),
+              std::string::npos);
+}
+
+TEST(Timeline, ARecordedTraceHasTheRequestsAndGatesOfItsRun) {
+    std::vector<SimulatedJob> jobs = jobs_named({"train", "chat"});
+    for (SimulatedJob& job : jobs) job.persistent = job.ephemeral = gibibytes(1);
+    jobs[0].iterations = 40;
+    jobs[1].iterations = 20;
+    jobs[1].iteration_time = milliseconds(10);
+    jobs[1].think = milliseconds(80);
+    jobs[1].interactive = jobs[1].random_think = true;
+    for (const bool gates : {false, true}) {
+        SimulationOptions options;
+        options.engine.capacity = gibibytes(8);
+        options.asynchronous = gates;
+        Simulation simulation(options, jobs, fallback_policy(), fallback_policy());
+        TimelineRecorder timeline;
+        TraceRecorder trace;
+        simulation.observe(timeline);
+        simulation.observe(trace);
+        const SimulationResult result = simulation.run();
+        const auto recorded = read_recorded_run(trace.text(), find_policy, fallback_policy());
+        ASSERT_TRUE(recorded) << recorded.error();
+        EXPECT_EQ(recorded.value().replay.difference, "");
+        const Answering answering = timeline.answering(result.end);
+        EXPECT_EQ(members(recorded.value().answering), members(answering));
+        EXPECT_EQ(answering.gates.size(), gates ? result.statistics.gate_closings : 0);
+        if (!gates) EXPECT_TRUE(answering.requests.empty());
+        else EXPECT_GE(answering.requests.size(), 15u);
+        for (const Answering::Request& request : answering.requests) EXPECT_EQ(request.job, 1u);
+    }
 }
 
 TEST(Timeline, RefusesSegmentsOfUnknownJobs) {
