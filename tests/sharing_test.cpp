@@ -192,7 +192,7 @@ TEST(Sharing, ARecordedTraceReplaysToIdenticalDecisions) {
 TEST(Sharing, AHolderThatRestedRunsAgainInTheRecord) {
     // Under fifo a holder that rests keeps its grant; what it does later is to be seen, too.
     Machine machine({"--policy", "fifo", "--capacity", "400MiB", "--lanes", "1"});
-    const Words job = {"--persistent", "1MiB", "--ephemeral", "1MiB", "--work", "4000", "--iterations", "50"};
+    const Words job = {"--persistent", "1MiB", "--ephemeral", "1MiB", "--work", "20000", "--iterations", "50"};
     Words thinks = job;
     thinks.insert(thinks.end(), {"--think-ms", "4"});
     Process& first = machine.job("first", thinks);
