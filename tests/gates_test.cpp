@@ -114,6 +114,17 @@ TEST(RealGates, ATrainingThatIsNotAloneStillTakesTurns) {
     EXPECT_TRUE(other.goes_on(50));
 }
 
+TEST(RealGates, AProgramEndsWhileGatesAreClosed) {
+    GatedMachine machine;
+    Process server = machine.server(/*request_ms=*/110, /*pause_ms=*/20);
+    EXPECT_TRUE(eventually([&] { return machine.closings() >= 1; })) << machine.status();
+    for (int i = 0; i < 5; ++i) {
+        Process other = machine.run({"--name", "other"}, {"dlsym", "--us", "1000", "--seconds", "0.3"});
+        EXPECT_EQ(other.wait(), 0) << other.output();
+    }
+    EXPECT_TRUE(machine.beat.goes_on(50));
+}
+
 enum class Victim { kServer, kService, kBoth, kStoppedServer };
 
 /// Whatever ends while gates are closed, the training goes on: at once if somebody is there to open them, else as soon as
