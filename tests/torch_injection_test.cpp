@@ -119,7 +119,8 @@ def work(rank):
         distributed.all_reduce(loss.detach())  # each waits for the other
         loss.backward()
         optimizer.step()
-    distributed.destroy_process_group()  # else gloo sometimes aborts at exit, natively as well
+    distributed.barrier()
+    os._exit(0)  # gloo sometimes aborts at exit, natively as well
 
 if __name__ == '__main__':
     multiprocessing.spawn(work, nprocs=2)

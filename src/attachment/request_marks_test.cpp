@@ -72,5 +72,30 @@ TEST(GatePage, StaysOpenWhileItsClientWaitsForTheDevice) {
     EXPECT_TRUE(page.is_open());
 }
 
+/// The service may be killed at any instant of close().
+TEST(GatePage, IsNeverClosedWhileItIsKeptOpen) {
+    GatePage page;
+    std::atomic<bool> ends{false};
+    std::jthread service([&] {
+        while (!ends) page.close();
+    });
+    int closed = 0;
+    for (int i = 0; i < 20'000; ++i) {
+        const KeepGateOpen open(&page);
+        for (int look = 0; look < 10; ++look) closed += page.is_open() ? 0 : 1;
+    }
+    ends = true;
+    EXPECT_EQ(closed, 0);
+}
+
+TEST(GatePage, CountsItsClosingsApartFromItsKeepers) {
+    GatePage page;
+    page.gate = ~std::uint32_t{0} - GatePage::kKeepers;  // as many as can be counted
+    page.close();
+    EXPECT_EQ(page.gate.load(), 0u);
+    const KeepGateOpen one(&page), other(&page);
+    EXPECT_EQ(page.gate.load(), GatePage::kOpen + 2 * GatePage::kOneKeeper);
+}
+
 }  // namespace
 }  // namespace salus::attachment

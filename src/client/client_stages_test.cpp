@@ -205,6 +205,8 @@ TEST_P(ClientStagesTest, DescriptorsAreTheJobsOnceItHasClosedOurs) {
     EXPECT_TRUE(eventually([&] { return session_->page().left == 1; })) << "nothing of the lane is mapped any more";
     EXPECT_EQ(client_->memory()->mapped(), 0u);
     EXPECT_EQ(counters().shared, 0);
+    session_->page().gates.close();
+    EXPECT_TRUE(session_->page().gates.is_open()) << "nobody would open it";
     expect_that_the_job_ends_well();
     EXPECT_EQ(::testing::internal::GetCapturedStderr(),
               "salus: this job closed the descriptors of Salus; it continues without sharing\n");

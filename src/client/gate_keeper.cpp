@@ -11,6 +11,7 @@ struct ThreadsLaunches {
     unsigned launches = 0;       ///< ... its launches on it since that was last told ...
     unsigned launches_left = 0;  ///< ... and how many more may come
     device::Stream stream = 0;   ///< of its last launch for a request
+    std::uint64_t ended = 0;     ///< how many streams had ended then
     bool launched = false;       ///< there was one, for the request that it has begun
 };
 constinit thread_local ThreadsLaunches launches_of_thread;
@@ -30,19 +31,16 @@ void GateKeeper::disarm() {
 }
 
 void GateKeeper::look(std::uint64_t now_ns) {
-    const std::uint32_t word = page_.gate.load(std::memory_order_acquire);
+    const std::uint32_t word = page_.gate.load(std::memory_order_acquire) & ~GatePage::kKeepers;
     if (std::exchange(closed_word_, word) != word) closed_since_ns_ = now_ns;
     if (!GatePage::is_open(word) && now_ns - closed_since_ns_ >= static_cast<std::uint64_t>(kGateClosedMost.ns))
         page_.open();
 }
 
-void GateKeeper::stay_open() {
-    page_.keeps_open.fetch_add(1);
-    page_.open();
-}
-
 void GateKeeper::stream_ends(device::Stream stream) {
-    if (streams_ && prepared_) streams_->forget(stream);
+    if (!streams_ || !prepared_.load(std::memory_order_acquire)) return;
+    streams_ended_.fetch_add(1, std::memory_order_relaxed);
+    streams_->forget(stream);
 }
 
 /// Most launches go to the stream of the thread's last one, and need no lock.
@@ -56,6 +54,7 @@ void GateKeeper::put_gate_if_due(device::Stream stream) {
 
 void GateKeeper::note_stream(device::Stream stream) {
     launches_of_thread.stream = stream;
+    launches_of_thread.ended = streams_ended_.load(std::memory_order_relaxed);
     launches_of_thread.launched = true;
 }
 
@@ -64,8 +63,10 @@ GateKeeper::Request GateKeeper::mark() {
     return marks_.begin();
 }
 
+/// A stream that may be gone is not touched: its program has waited for it, as a rule.
 void GateKeeper::request_ends(const attachment::RequestMarks::Mark& mark) {
-    if (launches_of_thread.launched &&
+    const bool lasts = launches_of_thread.ended == streams_ended_.load(std::memory_order_relaxed);
+    if (launches_of_thread.launched && lasts &&
         streams_->store_behind(launches_of_thread.stream, marks_.done_word(mark), mark.number))
         marks_.give_back(mark);
     else marks_.end(mark);

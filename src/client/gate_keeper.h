@@ -28,16 +28,16 @@ public:
     static constexpr Duration kLookEvery = milliseconds(50);
     /// Opens the gate if it has been closed for kGateClosedMost: whoever closed it does not open it.
     void look(std::uint64_t now_ns);
-    /// The process is about to end: its gate is not closed any more.
-    void stay_open();
+    /// The process is about to end, or to leave the service for good: its gate is not closed any more.
+    void stay_open() { page_.keep_open(); }
     /// Whether streams may still hold gates: then the page must not be unmapped.
     bool is_in_use() const { return prepared_; }
 
     /// A launch on this stream is about to come.
     void launch(device::Stream stream) {
-        if (puts_gates_.load(std::memory_order_relaxed)) [[unlikely]]
+        if (puts_gates_.load(std::memory_order_acquire)) [[unlikely]]
             put_gate_if_due(stream);
-        if (marks_requests_.load(std::memory_order_relaxed)) [[unlikely]]
+        if (marks_requests_.load(std::memory_order_acquire)) [[unlikely]]
             note_stream(stream);
     }
     /// The stream is about to be destroyed.
@@ -45,7 +45,7 @@ public:
 
     using Request = std::optional<attachment::RequestMarks::Mark>;
     /// The calling thread begins to answer. Signal the service then. Nothing: nobody wants to know.
-    Request request_begins() { return marks_requests_.load(std::memory_order_relaxed) ? mark() : std::nullopt; }
+    Request request_begins() { return marks_requests_.load(std::memory_order_acquire) ? mark() : std::nullopt; }
     /// The same thread has given the device all that is to be done for the request.
     void request_ends(const attachment::RequestMarks::Mark& mark);
     /// Any thread: the device has done it.
@@ -53,7 +53,7 @@ public:
 
 private:
     void put_gate_if_due(device::Stream stream);
-    static void note_stream(device::Stream stream);
+    void note_stream(device::Stream stream);
     Request mark();
 
     GatePage& page_;
@@ -61,8 +61,9 @@ private:
     device::GatedStreams* const streams_;
     std::atomic<bool> puts_gates_{false};
     std::atomic<bool> marks_requests_{false};
-    bool prepared_ = false;
-    std::uint32_t closed_word_ = GatePage::kOpen;  ///< the gate's word when it was last seen closed ...
+    std::atomic<bool> prepared_{false};
+    std::atomic<std::uint64_t> streams_ended_{0};
+    std::uint32_t closed_word_ = GatePage::kOpen;  ///< the gate's word, without keepers, when last seen ...
     std::uint64_t closed_since_ns_ = 0;            ///< ... and when it was first seen so
 };
 

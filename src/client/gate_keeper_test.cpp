@@ -87,6 +87,39 @@ TEST_F(GateKeeperTest, EndsARequestAtOnceThatTheDeviceKnowsNothingOf) {
     EXPECT_FALSE(anything_in_flight());
 }
 
+TEST_F(GateKeeperTest, LeavesAStreamAloneThatHasEnded) {
+    keeper.arm(false, true);
+    const auto request = keeper.request_begins();
+    keeper.launch(1);
+    keeper.stream_ends(1);
+    keeper.request_ends(*request);
+    EXPECT_TRUE(streams.stored.empty());
+    EXPECT_FALSE(anything_in_flight());
+    const auto next = keeper.request_begins();
+    keeper.launch(1);  // another stream of that name
+    keeper.request_ends(*next);
+    EXPECT_EQ(streams.stored.size(), 1u);
+}
+
+TEST_F(GateKeeperTest, IsArmedWhileThreadsLaunchAndDestroyStreams) {
+    std::atomic<bool> ends{false};
+    std::jthread program([&] {
+        while (!ends) {
+            const auto request = keeper.request_begins();
+            keeper.launch(1);
+            keeper.stream_ends(1);
+            if (request) keeper.request_ends(*request);
+        }
+    });
+    for (int i = 0; i < 200; ++i) {
+        keeper.arm(i % 2 == 0, i % 3 == 0);
+        std::this_thread::yield();
+    }
+    ends = true;
+    program.join();
+    EXPECT_FALSE(anything_in_flight());
+}
+
 TEST_F(GateKeeperTest, DoesNothingWhereTheDriverCannot) {
     streams.can = false;
     keeper.arm(true, true);

@@ -207,6 +207,7 @@ bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
         const control::Word word = turns_->word();
         if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
+        if (gates_) gates_->stay_open();
         if (device_) device_->fences->drain();
         if (memory_) memory_->unmap_lane();  // another client gets the lane's memory at once
         send(wire::Leave{});
@@ -274,6 +275,7 @@ void ProcessClient::go_alone() {
         memory_->set_alone(true);
         if (!memory_->page_in()) warn("memory that was paged out cannot be read back");
     }
+    if (gates_) gates_->stay_open();  // the helper may be gone, and the service may not know yet
     alone_ = true;
     by_launches_ = false;
     tell_askers();

@@ -337,6 +337,25 @@ TEST_F(ClientTest, WhoStopsSharingGoesAtItsBoundary) {
     EXPECT_EQ(client_->end(), SALUS_OK);
 }
 
+TEST_F(ClientTest, WhoIsSentAwayOrDetachesKeepsItsGateOpen) {
+    ::testing::internal::CaptureStderr();
+    for (const bool sent_away : {true, false}) {
+        attach();
+        ControlPage& page = session_->page();
+        page.gates.close();
+        if (sent_away) {
+            EXPECT_TRUE(session_->say(wire::Sorry{wire::Text<256>("no")}));
+            EXPECT_TRUE(eventually([&] { return counters().shared == 0; }));
+        } else {
+            EXPECT_TRUE(client_->detach());
+        }
+        page.gates.close();
+        EXPECT_TRUE(page.gates.is_open()) << "the service may not know yet, and die";
+        client_.reset();
+    }
+    ::testing::internal::GetCapturedStderr();
+}
+
 TEST_F(ClientTest, BeforeItExitsItSaysThatNothingIsInFlight) {
     attach();
     begin();

@@ -45,7 +45,8 @@ std::vector<Client*> Engine::mates_of(const Client& client) {
 void Engine::on(const event::JoinCrew& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (!client->profiled || client->facts.ephemeral > Bytes{} || e.crew == kNoJob)
+    const bool changes = client->crew != kNoJob && client->crew != e.crew;
+    if (!client->profiled || client->facts.ephemeral > Bytes{} || e.crew == kNoJob || changes)
         return drop(e.client, ProtocolFault::kNonsense);
     if (client->crew == kNoJob) ++in_crews_;
     client->crew = e.crew;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "core/engine.h"
 #include "core/engine_fixture.h"
 #include "policies/table.h"
@@ -252,6 +253,68 @@ TEST_F(CrewTest, OnlyClientsWithoutEphemeralMemoryMayJoin) {
     const ClientId b = rig.join();
     rig.demand(b, 10, 1);
     EXPECT_EQ(rig.faults(), "drop B nonsense");
+}
+
+TEST_F(CrewTest, NobodyChangesItsCrew) {
+    CrewRig rig;
+    rig.start();
+    rig.send(event::JoinCrew{rig.b, JobId{kCrew}});
+    EXPECT_EQ(rig.faults(), "");
+    rig.send(event::JoinCrew{rig.b, JobId{kCrew + 1}});  // it would run on, in a turn that nobody takes back
+    EXPECT_EQ(rig.faults(), "drop B nonsense");
+}
+
+TEST_F(CrewTest, WhoeverJoinsAtAnyTimeHoldsNobodyUp) {
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        CrewRig rig(random.chance(0.5) ? "rr" : "fair");
+        rig.answers_revokes = true;
+        const auto number = [&](std::uint64_t below) { return static_cast<std::uint32_t>(random.below(below)); };
+        for (int i = 0; i < 4; ++i) rig.attach({.user = 1 + number(2), .ephemeral_mib = 0});
+        const ClientId honest = rig.attach({.user = 3});
+        for (int step = 0; step < 200; ++step) {
+            const ClientId id{number(4)};
+            const Client* client = rig.engine.find(id);
+            if (!client) continue;
+            if (client->dropped) {
+                rig.die(id);
+                continue;
+            }
+            switch (random.below(9)) {
+                case 0: rig.send(event::JoinCrew{id, JobId{1 + number(10) / 9}}); break;
+                case 1:
+                case 2:
+                    if (client->turn() == Turn::kParked) rig.want(id);
+                    break;
+                case 3:
+                    if (client->holds()) rig.boundary(id);
+                    break;
+                case 4:
+                    if (client->holds()) rig.idle(id);
+                    break;
+                case 5: client->stopped ? rig.resume(id) : rig.stop(id); break;
+                case 6: rig.set_class(id, random.chance(0.3)); break;
+                case 7:
+                    if (client->holds() && !client->stalled) rig.need(id, random.integer(0, 150), 0);
+                    break;
+                default: rig.pass(milliseconds(random.integer(0, 40)));
+            }
+        }
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            const Client* client = rig.engine.find(ClientId{i});
+            if (client && client->dropped) rig.die(ClientId{i});
+            else if (client && client->stopped) rig.resume(ClientId{i});
+        }
+        // From now on, all give back what they are asked for.
+        if (rig.at(honest).turn() == Turn::kParked) rig.want(honest);
+        bool ran = false;
+        for (int i = 0; i < 400 && !ran; ++i) {
+            rig.play(milliseconds(10));
+            ran = rig.at(honest).facts.iterations_done > 0 || rig.runs(honest);
+        }
+        ASSERT_TRUE(ran) << rig.why(honest);
+    }
 }
 
 }  // namespace

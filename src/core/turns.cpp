@@ -315,7 +315,7 @@ bool Engine::update_ready(Client& client) {
 
 bool Engine::is_answering(const Client& client) const {
     return client.requests > 0 && client.facts.interactive && is_beside(client) && client.holds() && !client.stalled &&
-           !client.stopped;
+           !client.stopped && !client.dropped;
 }
 
 void Engine::decide_gates() {

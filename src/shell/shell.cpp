@@ -156,12 +156,15 @@ void Shell::show_others(Session& session) const {
 void Shell::arm() {
     classes_changed_ = false;
     if (!memory_.has_gates()) return;
-    const auto is_interactive = [](const auto& entry) { return entry.second->client_class.interactive; };
-    const auto interactive = static_cast<std::size_t>(std::ranges::count_if(sessions_, is_interactive));
+    std::size_t interactive = 0, batch = 0;
     for (const auto& [id, session] : sessions_) {
+        if (!session->disconnected) ++(session->client_class.interactive ? interactive : batch);
+    }
+    for (const auto& [id, session] : sessions_) {
+        if (session->disconnected) continue;
         const bool answers = session->client_class.interactive;
         if (answers) session->page->gates.open();
-        const Arming arming{!answers && interactive > 0, answers && interactive < sessions_.size()};
+        const Arming arming{!answers && interactive > 0, answers && batch > 0};
         if (std::exchange(session->arming, arming) == arming) continue;
         if (!arming.gates) session->page->gates.open();
         send(id, wire::Arm{arming.gates, arming.requests});
@@ -169,8 +172,15 @@ void Shell::arm() {
 }
 
 void Shell::look_at_requests(Session& session) {
-    if (session.requests.look(session.page->gates, now()))
-        feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
+    if (!session.requests.look(session.page->gates, now())) return;
+    requests_changed_at_ = now();
+    feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
+}
+
+/// Some requests never end: their process is stopped, or its device has failed.
+Duration Shell::look_at_requests_every() const {
+    if (engine_.gates().are_closed()) return kLookWhileClosed;
+    return now() - requests_changed_at_ < kLookOftenFor ? kLookEvery : kLookSeldom;
 }
 
 bool Shell::awaits_requests() const {
@@ -406,6 +416,10 @@ void Shell::notified(Session& session) {
 void Shell::disconnected(Session& session) {
     if (session.disconnected) return;
     session.disconnected = true;
+    // It may run on, and have nobody any more who would open its gate if we did not.
+    session.arming = {};
+    session.page->gates.open();
+    classes_changed_ = true;
     ports_.connections.hang_up(session.connection);
     look_at_processes_at_ = std::min(look_at_processes_at_, now() + milliseconds(10));
 }
@@ -433,6 +447,7 @@ void Shell::renew_lane_of(const Client& client, const Session& session) {
 }
 
 void Shell::remove(Session& session) {
+    session.page->gates.open();  // a client that detaches may go on
     sessions_.erase(session.id);
     roster_changed_ = classes_changed_ = true;
     tell_of_others();
@@ -601,10 +616,10 @@ Instant Shell::due() const {
 }
 
 Instant Shell::next_tick() const {
-    const bool awaits = awaits_requests();
-    const bool closed = awaits && engine_.gates().are_closed();
-    if (!awaits && !polls()) return due();
-    return std::min(due(), now() + (closed ? kLookWhileClosed : kLookEvery));
+    Instant next = due();
+    if (polls()) next = std::min(next, now() + kLookEvery);
+    if (awaits_requests()) next = std::min(next, now() + look_at_requests_every());
+    return next;
 }
 
 void Shell::quiet() {

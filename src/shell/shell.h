@@ -151,6 +151,8 @@ public:
     bool polls() const;
     static constexpr Duration kLookEvery = milliseconds(1);
     static constexpr Duration kLookWhileClosed = microseconds(250);  ///< at requests, while gates are closed for them
+    static constexpr Duration kLookSeldom = milliseconds(20);        ///< ... and if none has begun or ended ...
+    static constexpr Duration kLookOftenFor = seconds(1);            ///< ... for so long
     /// Called when there is nothing else to do: writes the roster.
     void quiet();
 
@@ -182,6 +184,7 @@ private:
     void tell_of_others();
     void look_at_requests(Session& session);
     void look_at_all_requests();
+    Duration look_at_requests_every() const;
     void arm();
     void show_others(Session& session) const;
     void tell_progress(Session& session);
@@ -272,6 +275,7 @@ private:
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;
     Instant map_again_at_ = kNever;
+    Instant requests_changed_at_{};
     std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
 };
 

@@ -32,37 +32,44 @@ struct RequestMark {
 };
 
 struct GatePage {
-    static constexpr std::uint32_t kOpen = 1;  ///< this bit of the gate's word; the others count how often it was closed
+    // The gate's word. It is one, so that the gate is never closed while it is kept open, not even if the service is killed
+    // in between.
+    static constexpr std::uint32_t kOpen = 1;               ///< for the device
+    static constexpr std::uint32_t kOneKeeper = 1u << 1;    ///< by the client: so many of its threads need the gate open now
+    static constexpr std::uint32_t kOneClosing = 1u << 16;  ///< how often it was closed
+    static constexpr std::uint32_t kKeepers = kOneClosing - kOneKeeper;
     static constexpr std::size_t kMarks = 64;
 
     alignas(64) std::atomic<std::uint32_t> gate{kOpen};
-    alignas(64) std::atomic<std::uint32_t> keeps_open{0};  ///< by the client: so many threads need the gate open now
-    alignas(64) std::array<RequestMark, kMarks> marks;     ///< by the client and the device
+    alignas(64) std::array<RequestMark, kMarks> marks;  ///< by the client and the device
 
     static bool is_open(std::uint32_t word) { return (word & kOpen) != 0; }
     bool is_open() const { return is_open(gate.load(std::memory_order_acquire)); }
-    /// For the service. Does nothing while the client needs the gate open.
+    /// For the service. Does nothing while the client needs the gate open, or if it changes the word all the time.
     void close() {
-        std::uint32_t word = gate.load(std::memory_order_relaxed);
-        if (keeps_open.load() > 0) return;
-        while (is_open(word) && !gate.compare_exchange_weak(word, word + 1)) {}
-        if (keeps_open.load() > 0) open();  // since the look above
+        std::uint32_t word = gate.load();
+        for (int tries = 0; tries < 16 && (word & (kOpen | kKeepers)) == kOpen; ++tries) {
+            if (gate.compare_exchange_strong(word, word + kOneClosing - kOpen)) return;
+        }
     }
     void open() {
         if (!is_open()) gate.fetch_or(kOpen);
     }
+    void keep_open() {
+        gate.fetch_add(kOneKeeper);
+        open();
+    }
+    void keep_open_no_more() { gate.fetch_sub(kOneKeeper); }
 };
 
 /// Keeps the client's own gate open: for one of its threads that waits for the device.
 class KeepGateOpen {
 public:
     explicit KeepGateOpen(GatePage* page) : page_(page) {
-        if (!page_) return;
-        page_->keeps_open.fetch_add(1);
-        page_->open();
+        if (page_) page_->keep_open();
     }
     ~KeepGateOpen() {
-        if (page_) page_->keeps_open.fetch_sub(1);
+        if (page_) page_->keep_open_no_more();
     }
     KeepGateOpen(const KeepGateOpen&) = delete;
     KeepGateOpen& operator=(const KeepGateOpen&) = delete;
