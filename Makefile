@@ -79,7 +79,7 @@ format: setup
 check: test build-dev build-asan build-tsan
 	@$(BUILD) dev --target salus_bench salus_bench_turns
 	@clang-format --dry-run --Werror $(SOURCES)
-	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R Torch
+	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R 'Torch|RealGates'
 	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
