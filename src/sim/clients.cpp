@@ -209,6 +209,7 @@ void Simulation::continue_process(ClientId id) {
     if (!c.stopped) return;
     c.stopped = false;
     c.resumed = true;
+    look_at_gate(id);
     look_after_processes();
     if (c.phase == Phase::kRunning) resume_running(id);
     if (c.helper_overdue) helper_is_done(id);
