@@ -70,7 +70,7 @@ struct Client {
     bool iteration_time_stated = false;  ///< by the client or by an earlier run, not measured in this one
 
     std::uint32_t requests = 0;    ///< in flight
-    Instant answered_at = kNever;       ///< when the last one ended
+    Instant answered_at = kNever;  ///< when the last one ended
     bool asks_again_soon = false;  ///< its last request began within Gates::kHold after the one before
 
     Bytes needed_persistent;  ///< while stalled
