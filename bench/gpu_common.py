@@ -1,9 +1,11 @@
 """What bench/gpu and scripts/test-gpu share: a service of their own, an MPS daemon of their own, jobs with time limits."""
 
 import atexit
+import bisect
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -120,6 +122,58 @@ def start_together(jobs, go, seconds):
     eventually(lambda: all(os.path.exists(job.path + ".ready") for job in jobs)
                or any(job.status() is not None for job in jobs), seconds)
     open(go, "w").close()
+
+
+class OnDemand:
+    """A job that does what it is told, and sleeps in between: nobody polls. Its side: gpu_jobs/on_demand.py."""
+
+    def __init__(self, way, place, name, command):
+        self._pipes = os.path.join(place, name)
+        for end in (".go", ".done"):
+            os.mkfifo(self._pipes + end)
+        self._go, self._done = (os.open(self._pipes + end, os.O_RDWR) for end in (".go", ".done"))  # does not wait for it
+        self._heard = b""
+        self.job = way.start(name, [*command, "--pipes", self._pipes])
+
+    def tell(self, *words):
+        os.write(self._go, (" ".join(map(str, words)) + "\n").encode())
+
+    def answer(self, seconds):
+        """Its next answer, or nothing if it has died or takes too long."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._heard:
+            if select.select([self._done], [], [], 0.2)[0]:
+                self._heard += os.read(self._done, 1 << 16)
+            elif self.job.status() is not None or time.monotonic() > end:
+                return None
+        line, self._heard = self._heard.split(b"\n", 1)
+        return json.loads(line)
+
+    def ask(self, *words, seconds=60):
+        self.tell(*words)
+        return self.answer(seconds)
+
+    def end(self):
+        """It reads the end of the pipe, and leaves."""
+        for end in (self._go, self._done):
+            os.close(end)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+        self.job.wait(20)
+
+
+def iterations_between(ends, begin, end):
+    """How many ended in that time, with the parts of those at its edges."""
+
+    def position(when):
+        after = min(max(bisect.bisect_left(ends, when), 1), len(ends) - 1)
+        return after - 1 + (when - ends[after - 1]) / (ends[after] - ends[after - 1])
+
+    return position(end) - position(begin)
 
 
 def wait_for_all(jobs, seconds):

@@ -1,18 +1,18 @@
-"""An application that answers requests, which knows nothing about Salus: answers.py MODEL --rate R --seconds S.
+"""An application that answers requests, which knows nothing about Salus: answers.py MODEL --pipes PREFIX.
 
-Requests come at random times, R a second on average. Prints a JSON object: for each request the time from its arrival to its
-answer, ms, and the time in which some request was being answered, s. MODEL is one of torchvision, or of models.py.
+The line `answer BEGIN SECONDS RATE SEED` lets requests come at random times from BEGIN on, on the monotonic clock, RATE a second
+on average; the same SEED gives the same times. The answer has the time of each request from its arrival to its answer, ms, and the
+time in which one was being answered, s. MODEL is one of torchvision, or of models.py.
 """
 
 import argparse
-import json
 import random
 import time
 
 import torch
 
-from meeting import add_arguments, meet
 from models import MODELS
+from on_demand import serve
 
 WARM_UP = 5
 
@@ -30,38 +30,35 @@ def model_of(name, tiny):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
-    parser.add_argument("--rate", type=float, default=5)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pipes", required=True, metavar="PREFIX")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
-    add_arguments(parser)
     args = parser.parse_args()
     model, inputs = model_of(args.model, args.tiny)
     model, inputs = model.to(args.device).eval(), inputs.to(args.device)
-    arrivals = random.Random(args.seed)
 
     @torch.no_grad()
-    def answer():
+    def one():
         return model(inputs).sum().item()  # waits for the device
 
+    def answer(begin, seconds, rate, seed):
+        arrivals = random.Random(int(seed))
+        latencies, busy, arrival = [], 0.0, begin
+        while True:
+            arrival += arrivals.expovariate(rate)
+            if arrival > begin + seconds:
+                return {"latencies": latencies, "busy_s": round(busy, 6)}
+            time.sleep(max(arrival - time.monotonic(), 0))
+            started = time.monotonic()
+            one()
+            ended = time.monotonic()
+            latencies.append(round((ended - arrival) * 1000, 3))
+            busy += ended - started
+
     for _ in range(WARM_UP):
-        answer()
+        one()
         time.sleep(0.05)
-    meet(args)
-    begin = arrival = time.monotonic()
-    latencies, busy = [], 0.0
-    while True:
-        arrival += arrivals.expovariate(args.rate)
-        if arrival > begin + args.seconds:
-            break
-        time.sleep(max(arrival - time.monotonic(), 0))
-        started = time.monotonic()
-        answer()
-        ended = time.monotonic()
-        latencies.append((ended - arrival) * 1000)
-        busy += ended - started
-    print(json.dumps({"model": args.model, "latencies": latencies, "busy_s": busy, "begin": begin, "end": time.monotonic()}))
+    serve(args.pipes, {"answer": answer})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Work that keeps a GPU busy, by framework: framework.py KIND [--steps N] [--seconds S] [--ready FILE --go FILE].
 
 Runs N steps and prints a digest of the result, which running beside others must not change; then meets the others and runs for
-S seconds. Prints one JSON object. At most two steps are in flight.
+S seconds. Prints one JSON object. At most two steps are in flight. With --pipes PREFIX it runs when it is told (on_demand.py):
+`train END` runs until then and answers the ends of its steps.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import time
 
 import meeting
+import on_demand
 
 SIDE = 4096
 
@@ -131,6 +133,7 @@ def main():
     parser.add_argument("kind", choices=kinds)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--pipes", metavar="PREFIX")
     meeting.add_arguments(parser)
     args = parser.parse_args()
     began = time.monotonic()
@@ -142,6 +145,8 @@ def main():
         step()
     synchronize()
     digest = hashlib.md5(result()).hexdigest()[:8]
+    if args.pipes:
+        return on_demand.serve(args.pipes, {"train": lambda end: on_demand.repeat(step, end)})
     meeting.meet(args)
     began = time.monotonic()
     steps = 0

@@ -1,8 +1,8 @@
 """An ordinary training, which knows nothing about Salus and prints at its end what bench/gpu wants to know, as JSON.
 
     train.py MODEL --iterations 100                    so many
-    train.py MODEL --warmup 30 --pipes PREFIX          some, then as many as each line in the pipe PREFIX.go says, until that is
-                                                       closed; how long one of them took, ms, goes to PREFIX.done
+    train.py MODEL --warmup 30 --pipes PREFIX          some, then what it is told (on_demand.py): `block N` runs N and answers how
+                                                       long one took, ms; `train END` runs until then and answers the ends
     train.py MODEL --until FILE --ready FILE2          until there is FILE; makes FILE2 when it is warm
 
 `ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
@@ -18,6 +18,7 @@ import torch
 
 from meeting import add_arguments, meet
 from models import MODELS
+from on_demand import serve
 
 UNTIMED = 3  # iterations at the begin of a block: the processor has seen other work since the last one
 
@@ -34,6 +35,7 @@ def arguments():
     parser.add_argument("--pipes", metavar="PREFIX")
     parser.add_argument("--until", metavar="FILE")
     parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--compile", metavar="MODE", help="of torch.compile; reduce-overhead makes graphs of a step")
     parser.add_argument("--processors", metavar="N,...", help="that it trains on; it starts on any")
     add_arguments(parser)
     return parser.parse_args()
@@ -87,6 +89,8 @@ def main():
         torch.backends.cudnn.deterministic = True
     model, inputs, targets, loss_of = MODELS[args.model](args.batch, args.tiny)
     model, inputs, targets = model.to(args.device), inputs.to(args.device), targets.to(args.device)
+    if args.compile:
+        model = torch.compile(model, mode=args.compile)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     if args.processors:  # autograd's thread is not there yet, and will inherit it
         os.sched_setaffinity(0, map(int, args.processors.split(",")))
@@ -97,6 +101,21 @@ def main():
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def block(count):
+        for _ in range(UNTIMED):
+            iteration()
+        begin = clock.wait()
+        for _ in range(int(count)):
+            iteration()
+        return (clock.wait() - begin) / count * 1000
+
+    def train(end):
+        its_clock = Clock(args.device)
+        while time.monotonic() < end:
+            iteration()
+            its_clock.mark()
+        return [round(at, 5) for at in its_clock.times()]
 
     result = {"model": args.model}
     clock = Clock(args.device)
@@ -110,18 +129,10 @@ def main():
             clock.mark()
         result["ends"] = clock.times()
     elif args.pipes:
-        with open(args.pipes + ".done", "w") as done, open(args.pipes + ".go") as go:
-            for _ in range(args.warmup):
-                iteration()
-            clock.wait()
-            print("ready", file=done, flush=True)
-            for line in iter(go.readline, ""):
-                for _ in range(UNTIMED):
-                    iteration()
-                begin = clock.wait()
-                for _ in range(int(line)):
-                    iteration()
-                print((clock.wait() - begin) / int(line) * 1000, file=done, flush=True)
+        for _ in range(args.warmup):
+            iteration()
+        clock.wait()
+        serve(args.pipes, {"block": block, "train": train})
     else:
         meet(args)
         for number in range(args.iterations):
