@@ -127,13 +127,13 @@ def start_together(jobs, go, seconds):
 class OnDemand:
     """A job that does what it is told, and sleeps in between: nobody polls. Its side: gpu_jobs/on_demand.py."""
 
-    def __init__(self, way, place, name, command):
+    def __init__(self, way, place, name, command, **options):
         self._pipes = os.path.join(place, name)
         for end in (".go", ".done"):
             os.mkfifo(self._pipes + end)
         self._go, self._done = (os.open(self._pipes + end, os.O_RDWR) for end in (".go", ".done"))  # does not wait for it
         self._heard = b""
-        self.job = way.start(name, [*command, "--pipes", self._pipes])
+        self.job = way.start(name, [*command, "--pipes", self._pipes], **options)
 
     def tell(self, *words):
         os.write(self._go, (" ".join(map(str, words)) + "\n").encode())
@@ -282,7 +282,7 @@ class Service(Plain):
         return self
 
     def __exit__(self, *_):
-        self._ask("stop")
+        self._ask("stop", "--force")
         self._daemon.wait(15)
         self._keep_log()
         shutil.rmtree(self._run, ignore_errors=True)
@@ -298,8 +298,13 @@ class Service(Plain):
         except subprocess.TimeoutExpired as late:
             return subprocess.CompletedProcess(late.cmd, 124, "", "")
 
-    def start(self, name, command, **more):
-        return Job([SALUS, "run", "--name", name, "--", *command], self.environment(**more), self.place, name)
+    def start(self, name, command, options=(), **more):
+        return Job([SALUS, "run", "--name", name, *options, "--", *command], self.environment(**more), self.place, name)
+
+    def pid(self):
+        """Of the service that there is now; 0 if there is none."""
+        answer = self._ask("status", "--json")
+        return json.loads(answer.stdout)["service"]["pid"] if answer.returncode == 0 else 0
 
     def rows(self):
         answer = self._ask("ps", "--json")

@@ -2,7 +2,7 @@
 
 The line `answer BEGIN SECONDS RATE SEED` lets requests come at random times from BEGIN on, on the monotonic clock, RATE a second
 on average; the same SEED gives the same times. The answer has the time of each request from its arrival to its answer, ms, and the
-time in which one was being answered, s. MODEL is one of torchvision, or of models.py.
+time in which one was being answered, s. `hold SECONDS` is one request that takes so long, by many calls. MODEL is one of torchvision, or of models.py.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 import torch
 
 from models import MODELS
-from on_demand import serve
+from on_demand import repeat, serve
 
 WARM_UP = 5
 
@@ -58,7 +58,7 @@ def main():
     for _ in range(WARM_UP):
         one()
         time.sleep(0.05)
-    serve(args.pipes, {"answer": answer})
+    serve(args.pipes, {"answer": answer, "hold": lambda seconds: len(repeat(one, time.monotonic() + seconds))})
 
 
 if __name__ == "__main__":
