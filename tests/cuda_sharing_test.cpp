@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "device/cuda/gpu.h"
 #include "salus/salus.h"
 #include "tests/standin/gpu_machine.h"
 
@@ -11,7 +12,6 @@ namespace salus::test {
 namespace {
 
 constexpr int kContextMiB = 64;
-constexpr int kPieceMiB = 64;
 
 std::size_t count_of(const std::string& what, const std::string& text) {
     std::size_t count = 0;
@@ -80,7 +80,7 @@ TEST(CudaSharing, SurvivorsAreEvacuatedAndResultsAreThoseOfRunningAlone) {
 
 TEST(CudaSharing, ThreeJobsInOneLaneNeedTheirContextsTheSumOfPAndOneT) {
     GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
-    const int p_mib = 32, t_mib = 2 * kPieceMiB;
+    const int p_mib = 32, t_mib = 128;  // 120 MiB in whole pieces
     for (int i = 0; i < 3; ++i) machine.job("job" + std::to_string(i), job_of("32MiB", "120MiB"));
     for (int i = 0; i < 3; ++i) {
         ASSERT_TRUE(eventually([&] { return machine.iterations("job" + std::to_string(i)) >= 12; })) << machine.status();
@@ -104,6 +104,24 @@ TEST(CudaSharing, ThreeJobsInOneLaneNeedTheirContextsTheSumOfPAndOneT) {
     }
 }
 
+// Each application that answers requests has a lane of its own, so what a lane takes beyond T is taken many times over.
+TEST(CudaSharing, ManySmallApplicationsTakeLittleMoreThanTheyNeed) {
+    const int count = 8, p_mib = 45, t_mib = 13;
+    GpuMachine machine({}, {{"SALUS_STANDIN_MEMORY", std::to_string(4096 * kMiB)}});
+    const auto job_name = [](int i) { return "job" + std::to_string(i); };
+    for (int i = 0; i < count; ++i) {
+        machine.job(job_name(i),
+                    {"--persistent", "45MiB", "--persistent-block", "3MiB", "--ephemeral", "13MiB", "--block", "3MiB",
+                     "--work", "100", "--touch", "pages", "--kind", "inference", "--rate", "50", "--iterations", "1000000"},
+                    {{"SALUS_CLASS", "interactive"}});
+    }
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(machine.goes_on(job_name(i), 20)) << machine.status();
+    ASSERT_TRUE(eventually([&] { return machine.status()["service"]["lanes"].size() == count; })) << machine.status();
+    const int a_piece_of_each_mib = 2 * 2;
+    const int most_mib = count * (kContextMiB + p_mib + t_mib + a_piece_of_each_mib);
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() <= most_mib; })) << machine.used_mib() << " of " << most_mib;
+}
+
 TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
     GpuMachine machine({"--policy", "rr", "--lanes", "1", "--min-turn-ms", "0"});
     Process& other = machine.job("other", job_of("16MiB", "32MiB"));
@@ -123,8 +141,8 @@ TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
         EXPECT_NE(glutton.output().find("out of memory"), std::string::npos) << glutton.output();
     }
     EXPECT_TRUE(machine.goes_on("other", 10));
-    EXPECT_TRUE(eventually([&] { return machine.lanes_mib() == kPieceMiB; })) << machine.status();
-    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
+    EXPECT_TRUE(eventually([&] { return machine.lanes_mib() == 32; })) << machine.status();
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + 32; })) << machine.used_mib();
     EXPECT_TRUE(other.runs());
 }
 
@@ -173,9 +191,10 @@ TEST(CudaSharing, ALaneForWhichThereIsNoMemoryIsTriedAgain) {
 
 // The device lacks the memory for a moment, or for ever. Torch asks again when it is told that there is none.
 TEST(CudaSharing, WhoNeedsALaneThatCouldNotGrowWaitsAndIsAnswered) {
+    const std::string first_beyond = std::to_string(device::cuda::kLanePieces.count(40 * kMiB) + 1);
     for (const bool in_vain : {false, true}) {
         GpuMachine machine({"--policy", "rr", "--lanes", "1"},
-                           {{"SALUS_STANDIN_FAIL", in_vain ? "cuMemCreate:2+" : "cuMemCreate:2"}});
+                           {{"SALUS_STANDIN_FAIL", "cuMemCreate:" + first_beyond + (in_vain ? "+" : "")}});
         machine.also["SALUS_STANDIN_FAIL"] = "";
         machine.also["SALUS_SOCKET"] = machine.socket();
         Part part(machine.also, [in_vain](const Line&) {
@@ -212,7 +231,7 @@ TEST(CudaSharing, WhoIsKilledInMidIterationLeavesItsMemoryToTheOthers) {
     EXPECT_TRUE(machine.goes_on("other", 20));
     // Its work may go on where it was, so the lane is elsewhere now.
     EXPECT_EQ(count_of(" renew-lane ", text_of(machine.state() + "/trace")), 1u);
-    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + kPieceMiB; })) << machine.used_mib();
+    EXPECT_TRUE(eventually([&] { return machine.used_mib() == kContextMiB + 16 + 48; })) << machine.used_mib();
     EXPECT_EQ(machine.used_mib(other.pid()), kContextMiB + 16);
     Process& next = machine.job("next", job_of("64MiB", "192MiB", "10"));
     EXPECT_EQ(next.wait(), 0) << next.output();

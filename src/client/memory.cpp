@@ -11,8 +11,6 @@ namespace {
 /// P with a reserve for evacuation and for small blocks, so that the client need not ask bit by bit.
 std::uint64_t with_slack(std::uint64_t persistent) { return persistent + persistent / 64 + (std::uint64_t{2} << 20); }
 
-std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) / unit * unit; }
-
 /// Outside of iterations, the service hears of growth in steps of this size.
 constexpr std::uint64_t kObserveStep = std::uint64_t{16} << 20;
 
@@ -86,7 +84,7 @@ void* Memory::allocate_in_lane(Books& books, std::uint64_t size, const Birth& bi
         }
         // Ask for no less than T: this thread may have entered before the first one has called turn_begins().
         const std::uint64_t stated = std::min(lane_.mapped(), page_.wanted_ephemeral.load(std::memory_order_relaxed));
-        const std::uint64_t wanted = rounded_up(lane_.arena().limit_for(size), device_.traits.lane_unit);
+        const std::uint64_t wanted = device_.traits.lane_pieces.rounded_up(lane_.arena().limit_for(size));
         const Needs needs{std::max(room_, private_.in_use()), std::max(wanted, stated)};
         if (alone_ || needs.ephemeral > device_.lane->size()) return allocate_private(books, size, true, birth);
         const bool given = without(books, [&] { return provider_.ask(needs); });
@@ -134,9 +132,9 @@ void* Memory::allocate_private(Books& books, std::uint64_t size, bool inside, co
 bool Memory::back(Books& books, device::Range range) {
     PrivateHeap::Backing backing = private_.start_backing(range);
     std::uint64_t missing = 0;
-    const std::uint64_t unit = device_.traits.private_unit;
+    const device::Pieces& pieces = device_.traits.private_pieces;
     for (const device::Range& part : backing.missing)
-        missing += rounded_up(part.offset + part.size, unit) - part.offset / unit * unit;
+        missing += pieces.rounded_up(part.offset + part.size) - pieces.start(pieces.at(part.offset));
     const bool allowed = missing == 0 || may_hold(books, missing);
     bool may_help = true;
     while (allowed && !private_.go_on(backing) && may_help) {  // memory that is kept for later may be enough
@@ -395,7 +393,7 @@ void Memory::learn() {
     const std::uint64_t lane_peak = lane_.arena().peak();
     const Needs needs = profile_.learn({private_.in_use(), private_.peak(), lane_peak, threaded_});
     page_.wanted_persistent.store(with_slack(needs.persistent), std::memory_order_relaxed);
-    page_.wanted_ephemeral.store(rounded_up(needs.ephemeral, device_.traits.lane_unit), std::memory_order_relaxed);
+    page_.wanted_ephemeral.store(device_.traits.lane_pieces.rounded_up(needs.ephemeral), std::memory_order_relaxed);
     if (lane_peak > page_.lane_peak.load(std::memory_order_relaxed))
         page_.lane_peak.store(lane_peak, std::memory_order_relaxed);
     observed_ = private_.in_use();

@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "device/pieces.h"
 #include "os/descriptor.h"
 #include "wire/gate_page.h"
 
@@ -26,10 +27,10 @@ struct Traits {
     bool asynchronous = false;  ///< work continues after the call that started it has returned
     bool has_contexts =
         false;  ///< a process takes memory there (a context) before its first allocation; MPS can merge contexts
-    bool has_gates = false;       ///< its streams can wait for a word: Note [Gates] in wire/gate_page.h
-    bool is_host = false;         ///< the C library's memory is the device's memory, so the C library may serve small blocks
-    std::uint64_t lane_unit = 1;  ///< a lane's size is rounded up to this
-    std::uint64_t private_unit = 1;  ///< private memory is backed in pieces of this size
+    bool has_gates = false;   ///< its streams can wait for a word: Note [Gates] in wire/gate_page.h
+    bool is_host = false;     ///< the C library's memory is the device's memory, so the C library may serve small blocks
+    Pieces lane_pieces{};     ///< a lane consists of them
+    Pieces private_pieces{};  ///< private memory is backed by them
 };
 
 // ---------------------------------------------------------------------------------------------------------- the service

@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 5;
+inline constexpr std::uint16_t kVersion = 6;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 

@@ -50,8 +50,8 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, co
     if (status == cuda::kSuccess) status = gpu.driver->set_current(context.context);
     if (status != cuda::kSuccess) return Error{"cannot create a context on the GPU: " + gpu.driver->name_of(status)};
     // Twice the capacity: gaps between blocks cost address space only.
-    const std::uint64_t size = (static_cast<std::uint64_t>(capacity.count) / cuda::kPiece * 2 + 1) * cuda::kPiece;
-    Result<cuda::Reservation> lane = cuda::Reservation::make(*gpu.driver, size + cuda::kPiece);
+    const std::uint64_t size = (static_cast<std::uint64_t>(capacity.count) / cuda::kPieceMax * 2 + 1) * cuda::kPieceMax;
+    Result<cuda::Reservation> lane = cuda::Reservation::make(*gpu.driver, size + cuda::kPieceMax);
     if (!lane) return Error{lane.error()};
     Result<cuda::Reservation> own = cuda::Reservation::make(*gpu.driver, size);
     if (!own) return Error{own.error()};

@@ -16,8 +16,8 @@ inline constexpr Traits kCudaTraits{.name = "cuda",
                                     .asynchronous = true,
                                     .has_contexts = true,
                                     .has_gates = true,
-                                    .lane_unit = cuda::kPiece,
-                                    .private_unit = cuda::kPrivatePiece};
+                                    .lane_pieces = cuda::kLanePieces,
+                                    .private_pieces = cuda::kPrivatePieces};
 
 /// Windows for the GPU with this UUID and this capacity. Creates the process's (primary) context on it, unless there is one.
 /// The error is one line.

@@ -16,7 +16,7 @@ struct OneClient {
     Stream stream = 0;  ///< the same, as fences name it
 
     OneClient() {
-        EXPECT_TRUE(a->own->back({0, kPrivatePiece}));
+        EXPECT_TRUE(a->own->back({0, kPiece}));
         at = reinterpret_cast<cuda::Address>(a->own->start());
         EXPECT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
         stream = reinterpret_cast<Stream>(side);

@@ -11,7 +11,7 @@
 namespace salus::device {
 namespace {
 
-using cuda::kPiece;
+using cuda::kLanePieces;
 using cuda::kSuccess;
 
 class CudaLaneMemory : public LaneMemory {
@@ -32,7 +32,7 @@ public:
         const cuda::AllocationProperties properties = cuda::memory_of(gpu_.ordinal);
         while (pieces.size() < wanted) {
             cuda::Handle handle = 0;
-            const cuda::Status status = driver_.memory_create(&handle, kPiece, &properties, 0);
+            const cuda::Status status = driver_.memory_create(&handle, kLanePieces.size(pieces.size()), &properties, 0);
             if (status != kSuccess) {
                 for (; pieces.size() > before; pieces.pop_back()) driver_.memory_release(pieces.back());
                 return Error{"no memory for a lane: " + driver_.name_of(status)};
@@ -42,9 +42,7 @@ public:
         return true;
     }
 
-    std::size_t pieces_for(Bytes size) const override {
-        return (static_cast<std::size_t>(size.count) + kPiece - 1) / kPiece;
-    }
+    std::size_t pieces_for(Bytes size) const override { return kLanePieces.count(static_cast<std::uint64_t>(size.count)); }
 
     Result<std::vector<os::Descriptor>> pass_on(LaneId lane, std::size_t first, std::size_t end) override {
         std::vector<os::Descriptor> descriptors;
@@ -88,7 +86,7 @@ public:
         if (!all || !by_process) return std::nullopt;
         Usage usage;
         Bytes ours;
-        for (const auto& [lane, pieces] : lanes_) ours += {static_cast<std::int64_t>(pieces.size() * kPiece)};
+        for (const auto& [lane, pieces] : lanes_) ours += {static_cast<std::int64_t>(kLanePieces.start(pieces.size()))};
         for (const int pid : clients) {
             const auto found = by_process->find(pid);
             if (found == by_process->end()) continue;

@@ -24,7 +24,7 @@ TEST_F(CudaMemoryTest, LanesAreMadeOfPieces) {
         for (const auto& row : rows) {
             EXPECT_TRUE(lanes.provide(kLane, bytes_of(row.size)).ok());
             EXPECT_EQ(count(0, 9), row.pieces) << row.size;
-            EXPECT_EQ(world.used_mib(), kContextMiB + static_cast<std::int64_t>(row.pieces) * 64);
+            EXPECT_EQ(world.used_mib(), kContextMiB + static_cast<std::int64_t>(row.pieces) * 2);
             if (row.size >= kPiece * row.pieces) {
                 EXPECT_EQ(lanes.pieces_for(bytes_of(row.size)), row.pieces);
             }
@@ -35,7 +35,7 @@ TEST_F(CudaMemoryTest, LanesAreMadeOfPieces) {
         const std::vector<os::Descriptor> passed = lanes.pass_on(kLane, 2, 3).value();
         lanes.trim(kLane, bytes_of(kPiece + 1));
         EXPECT_EQ(count(0, 9), 2u);
-        EXPECT_EQ(world.used_mib(), kContextMiB + 128);
+        EXPECT_EQ(world.used_mib(), kContextMiB + 4);
         lanes.trim(LaneId{7}, Bytes{});
         lanes.release(LaneId{7});
         lanes.release(kLane);
@@ -52,7 +52,7 @@ TEST_F(CudaMemoryTest, ALaneThatDoesNotFitTakesNothing) {
         const Result<bool> provided = world.lanes->provide(kLane, bytes_of(4 * kPiece));
         EXPECT_FALSE(provided.ok());
         EXPECT_EQ(provided.error(), "no memory for a lane: CUDA_ERROR_OUT_OF_MEMORY");
-        EXPECT_EQ(world.used_mib(), kContextMiB + 64) << "others may want the rest";
+        EXPECT_EQ(world.used_mib(), kContextMiB + 2) << "others may want the rest";
         EXPECT_EQ(world.lanes->pass_on(kLane, 0, 9).value().size(), 1u);
         EXPECT_TRUE(world.lanes->provide(LaneId{1}, bytes_of(2 * kPiece)).ok());
     });
@@ -71,7 +71,7 @@ TEST_F(CudaMemoryTest, UsageTellsOthersFromClientsAndLanes) {
     test::Part client(environment, [&](const Line& line) {
         const World world;
         const auto memory = world.client();
-        EXPECT_TRUE(memory->own->back({0, kPrivatePiece}));
+        EXPECT_TRUE(memory->own->back({0, 2 * kPiece}));
         line.say();
         line.hear();
     });

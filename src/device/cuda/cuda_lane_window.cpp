@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_windows.h"
 
 #include <map>
+#include <utility>
 
 namespace salus::device {
 namespace {
@@ -8,13 +9,13 @@ namespace {
 using cuda::ClientContext;
 using cuda::ContextScope;
 using cuda::Handle;
-using cuda::kPiece;
+using cuda::kLanePieces;
 using cuda::kSuccess;
 
 // Note [Pieces]
-// The driver maps only whole handles, so both windows consist of pieces. A piece of the lane's window shows the lane; or
-// private memory, while a block in it is evacuated: then the whole piece was copied and is private, free parts included. A
-// piece of the private window has memory while any byte of it is wanted.
+// Both windows consist of pieces (Note [Sizes of pieces]). A piece of the lane's window shows the lane; or private memory,
+// while a block in it is evacuated: then the whole piece was copied and is private, free parts included. A piece of the
+// private window has memory while any byte of it is wanted.
 class CudaLaneWindow : public LaneWindow {
 public:
     CudaLaneWindow(const ClientContext& context, cuda::Reservation space, std::uint64_t size)
@@ -22,7 +23,8 @@ public:
     ~CudaLaneWindow() override {
         const ContextScope scope(context_);
         drop();
-        for (const auto& [piece, evacuated] : evacuated_) cuda::put_away(context_, at(piece), kPiece, evacuated.handle);
+        for (const auto& [piece, evacuated] : evacuated_)
+            cuda::put_away(context_, at(piece), kLanePieces.size(piece), evacuated.handle);
         if (copies_) driver().stream_destroy(copies_);
     }
 
@@ -42,7 +44,7 @@ public:
 
     bool resize(std::uint64_t wanted_size) override {
         const ContextScope scope(context_);
-        const std::size_t wanted = (wanted_size + kPiece - 1) / kPiece;
+        const std::size_t wanted = kLanePieces.count(wanted_size);
         if (wanted > pieces_.size() || wanted_size > size()) return false;
         const std::size_t before = mapped_;
         hide(wanted);
@@ -61,13 +63,13 @@ public:
 
     bool make_private(Range range) override {
         const ContextScope scope(context_);
-        const std::uint64_t last = (range.offset + range.size - 1) / kPiece;
-        for (std::uint64_t piece = range.offset / kPiece; piece <= last; ++piece) {
+        const auto [first, last] = pieces_of(range);
+        for (std::size_t piece = first; piece <= last; ++piece) {
             auto found = evacuated_.find(piece);
             if (found == evacuated_.end()) {
                 const Handle copy = copy_of(piece);
                 if (!copy) {
-                    if (piece > range.offset / kPiece) release_evacuated(range.offset / kPiece, piece - 1);
+                    if (piece > first) release_evacuated(first, piece - 1);
                     return false;
                 }
                 found = evacuated_.emplace(piece, Evacuated{copy, 0}).first;
@@ -80,7 +82,8 @@ public:
 
     bool restore(Range range) override {
         const ContextScope scope(context_);
-        return release_evacuated(range.offset / kPiece, (range.offset + range.size - 1) / kPiece);
+        const auto [first, last] = pieces_of(range);
+        return release_evacuated(first, last);
     }
 
 private:
@@ -90,10 +93,14 @@ private:
     };
 
     const cuda::Driver& driver() const { return *context_.driver; }
-    cuda::Address at(std::uint64_t piece) const { return space_.start() + piece * kPiece; }
+    cuda::Address at(std::size_t piece) const { return space_.start() + kLanePieces.start(piece); }
+    /// The numbers of its first and its last piece.
+    static std::pair<std::size_t, std::size_t> pieces_of(Range range) {
+        return {kLanePieces.at(range.offset), kLanePieces.at(range.offset + range.size - 1)};
+    }
 
     bool set_access(std::size_t from, std::size_t to) const {
-        return from >= to || driver().memory_set_access(at(from), (to - from) * kPiece, &context_.access, 1) == kSuccess;
+        return from >= to || driver().memory_set_access(at(from), at(to) - at(from), &context_.access, 1) == kSuccess;
     }
 
     /// Maps at least this many pieces, except those that are evacuated. False: only some could be mapped, and they cannot be
@@ -105,7 +112,7 @@ private:
             if (evacuated_.contains(mapped_)) {
                 if (!set_access(from, mapped_)) return false;
                 from = mapped_ + 1;
-            } else if (driver().memory_map(at(mapped_), kPiece, 0, pieces_[mapped_], 0) != kSuccess) {
+            } else if (driver().memory_map(at(mapped_), kLanePieces.size(mapped_), 0, pieces_[mapped_], 0) != kSuccess) {
                 return false;
             }
         }
@@ -118,21 +125,22 @@ private:
         }
     }
 
-    void hide_piece(std::size_t piece) const { driver().memory_unmap(at(piece), kPiece); }
+    void hide_piece(std::size_t piece) const { driver().memory_unmap(at(piece), kLanePieces.size(piece)); }
 
     void forget_pieces(std::size_t from) {
         for (; pieces_.size() > from; pieces_.pop_back()) driver().memory_release(pieces_.back());
     }
 
     /// Replaces the piece of the lane by a private copy. 0 if there is no memory for it; then nothing has changed.
-    Handle copy_of(std::uint64_t piece) {
+    Handle copy_of(std::size_t piece) {
         if (!copies_ && driver().stream_create(&copies_, cuda::kStreamNonBlocking) != kSuccess) return 0;
         const cuda::Address aside = space_.start() + size();
-        const Handle handle = cuda::map_new(context_, aside, kPiece);
+        const std::uint64_t size_of_piece = kLanePieces.size(piece);
+        const Handle handle = cuda::map_new(context_, aside, size_of_piece);
         if (!handle) return 0;
-        bool ok = driver().copy_on_device(aside, at(piece), kPiece, copies_) == kSuccess &&
+        bool ok = driver().copy_on_device(aside, at(piece), size_of_piece, copies_) == kSuccess &&
                   driver().stream_synchronize(copies_) == kSuccess;
-        driver().memory_unmap(aside, kPiece);
+        driver().memory_unmap(aside, size_of_piece);
         if (ok) {
             hide_piece(piece);
             ok = show_piece(piece, handle);
@@ -144,8 +152,8 @@ private:
     }
 
     /// Maps this memory in place of a piece of the lane that has none.
-    bool show_piece(std::uint64_t piece, Handle handle) const {
-        if (driver().memory_map(at(piece), kPiece, 0, handle, 0) != kSuccess) return false;
+    bool show_piece(std::size_t piece, Handle handle) const {
+        if (driver().memory_map(at(piece), kLanePieces.size(piece), 0, handle, 0) != kSuccess) return false;
         if (set_access(piece, piece + 1)) return true;
         hide_piece(piece);
         return false;
@@ -153,9 +161,9 @@ private:
 
     /// Counts one block less in each of these pieces; a piece without blocks shows the lane again. If that fails, the piece
     /// stays private for good: other blocks may lie in it.
-    bool release_evacuated(std::uint64_t first, std::uint64_t last) {
+    bool release_evacuated(std::size_t first, std::size_t last) {
         bool ok = true;
-        for (std::uint64_t piece = first; piece <= last; ++piece) {
+        for (std::size_t piece = first; piece <= last; ++piece) {
             const auto found = evacuated_.find(piece);
             if (found == evacuated_.end() || --found->second.blocks > 0) continue;
             hide_piece(piece);
@@ -172,13 +180,17 @@ private:
         return ok;
     }
 
-    void note_backed() { set_backed(evacuated_.size() * kPiece); }
+    void note_backed() {
+        std::uint64_t bytes = 0;
+        for (const auto& [piece, evacuated] : evacuated_) bytes += kLanePieces.size(piece);
+        set_backed(bytes);
+    }
 
     ClientContext context_;
-    cuda::Reservation space_;     ///< the window, and one piece to copy through
+    cuda::Reservation space_;     ///< the window, and room for one piece to copy through
     std::vector<Handle> pieces_;  ///< of the lane, in order
     std::size_t mapped_ = 0;      ///< this many of them are mapped, except evacuated ones
-    std::map<std::uint64_t, Evacuated> evacuated_;
+    std::map<std::size_t, Evacuated> evacuated_;
     cuda::Stream copies_ = nullptr;
 };
 

@@ -26,13 +26,13 @@ using client::test::fill;
 using client::test::holds;
 using client::test::readable;
 using client::test::ScriptedProvider;
-using cuda::kPiece;
-using cuda::kPrivatePiece;
 using cuda::kSuccess;
 using test::Line;
 using test::Standin;
 
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+/// The size of the first pieces of both windows.
+inline constexpr std::uint64_t kPiece = cuda::kPieceMin;
 inline constexpr LaneId kLane{0};
 inline constexpr int kContextMiB = 64;
 

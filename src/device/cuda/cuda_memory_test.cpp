@@ -12,6 +12,8 @@ namespace {
 
 using namespace on_standin;
 
+constexpr std::uint64_t kLaneSize = 64 * kMiB;
+
 TEST_F(CudaMemoryTest, ABlockOfNoBytesIsABlock) {
     in_process([] {
         const World world;
@@ -57,16 +59,16 @@ TEST_F(CudaMemoryTest, NothingIsUnmappedUnderWorkInFlight) {
             EXPECT_EQ(backed(tenant.device()), 0u);
 
             // In the lane, which shrinks, is evacuated, and goes.
-            tenant.join(3 * kPiece);
-            tenant.begin(0, 3 * kPiece);
-            block = memory.allocate(3 * kPiece, Kind::kEphemeral, true);
-            work(block, 3 * kPiece, aside);
+            tenant.join(3 * kLaneSize);
+            tenant.begin(0, 3 * kLaneSize);
+            block = memory.allocate(3 * kLaneSize, Kind::kEphemeral, true);
+            work(block, 3 * kLaneSize, aside);
             memory.free(block);
             EXPECT_TRUE(memory.boundary());
-            tenant.shrink(kPiece);
+            tenant.shrink(kLaneSize);
             ASSERT_TRUE(is_alive());
             EXPECT_TRUE(memory.boundary());  // what another stream used is free
-            tenant.begin(0, kPiece);
+            tenant.begin(0, kLaneSize);
             block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
             work(block, 2 * kMiB, aside);
             EXPECT_TRUE(memory.boundary());
@@ -77,7 +79,7 @@ TEST_F(CudaMemoryTest, NothingIsUnmappedUnderWorkInFlight) {
             EXPECT_TRUE(memory.boundary());
             EXPECT_TRUE(memory.boundary());
             ASSERT_TRUE(is_alive());
-            tenant.begin(0, kPiece);
+            tenant.begin(0, kLaneSize);
             block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
             ASSERT_TRUE(memory.in_lane(block));
             work(block, 2 * kMiB, aside);
@@ -99,8 +101,8 @@ TEST_F(CudaMemoryTest, WhatIsEvacuatedMayBeInUseOnAStreamThatNobodyNamed) {
         Memory& memory = tenant.memory();
         cuda::Stream side = nullptr;
         ASSERT_EQ(gpu.stream_create(&side, cuda::kStreamNonBlocking), kSuccess);
-        tenant.join(kPiece);
-        tenant.begin(0, kPiece);
+        tenant.join(kLaneSize);
+        tenant.begin(0, kLaneSize);
         void* block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
         ASSERT_TRUE(memory.in_lane(block));
         ASSERT_EQ(gpu.work(side, address_of(block), 2 * kMiB, 7, 20'000), kSuccess);
@@ -111,7 +113,7 @@ TEST_F(CudaMemoryTest, WhatIsEvacuatedMayBeInUseOnAStreamThatNobodyNamed) {
 
         memory.free(block);
         EXPECT_TRUE(memory.boundary());
-        tenant.begin(0, kPiece);
+        tenant.begin(0, kLaneSize);
         block = memory.allocate(2 * kMiB, Kind::kEphemeral, true);
         ASSERT_TRUE(memory.in_lane(block));
         ASSERT_EQ(gpu.set_capturing(side, 1), kSuccess);
@@ -133,20 +135,20 @@ TEST_F(CudaMemoryTest, ASurvivorInAPieceThatIsPrivateAlreadyKeepsItsContent) {
         a.join(kPiece);
         b.join(kPiece);
         a.begin(0, kPiece);
-        void* first = a.memory().allocate(2 * kMiB, Kind::kEphemeral, true);
-        fill(first, 2 * kMiB, 1);
+        void* first = a.memory().allocate(kMiB, Kind::kEphemeral, true);
+        fill(first, kMiB, 1);
         EXPECT_TRUE(a.memory().boundary());
-        fill(b.device().lane->start(), 8 * kMiB, 99);
+        fill(b.device().lane->start(), 2 * kMiB, 99);
         a.begin(0, kPiece);
-        void* second = a.memory().allocate(2 * kMiB, Kind::kEphemeral, true);
+        void* second = a.memory().allocate(kMiB, Kind::kEphemeral, true);
         ASSERT_TRUE(a.memory().in_lane(second));
-        fill(second, 2 * kMiB, 2);
-        EXPECT_TRUE(holds(first, 2 * kMiB, 1));
+        fill(second, kMiB, 2);
+        EXPECT_TRUE(holds(first, kMiB, 1));
         a.memory().free(first);
         EXPECT_TRUE(a.memory().boundary());
         EXPECT_FALSE(a.memory().in_lane(second));
-        fill(b.device().lane->start(), 8 * kMiB, 98);
-        EXPECT_TRUE(holds(second, 2 * kMiB, 2));
+        fill(b.device().lane->start(), 2 * kMiB, 98);
+        EXPECT_TRUE(holds(second, kMiB, 2));
         EXPECT_EQ(backed(a.device()), kPiece);
         a.memory().free(second);
         EXPECT_TRUE(a.memory().boundary());
@@ -174,7 +176,7 @@ public:
     Tenant& tenant() { return tenant_; }
 
     void turn(std::uint64_t lane) {
-        tenant_.begin(512 * kMiB, std::min<std::uint64_t>(lane, kPiece + random_.below(2) * kPiece));
+        tenant_.begin(512 * kMiB, std::min<std::uint64_t>(lane, kLaneSize + random_.below(2) * kLaneSize));
         for (int i = 0; i < 12; ++i) {
             if (blocks_.size() < 10 && random_.chance(0.6)) allocate(/*inside=*/true);
             else if (!blocks_.empty()) release(random_.below(blocks_.size()));
@@ -235,7 +237,7 @@ TEST_F(CudaMemoryTest, ThreeClientsTakeTurnsInALaneThatChanges) {
             std::array<std::unique_ptr<Restless>, 3> all;
             for (std::size_t i = 0; i < all.size(); ++i) {
                 all[i] = std::make_unique<Restless>(world, 100 * seed + i);
-                all[i]->tenant().join(kPiece);
+                all[i]->tenant().join(kLaneSize);
             }
             std::uint64_t evacuations = 0;
             for (int turn = 0; turn < 40 && !::testing::Test::HasFailure(); ++turn) {
@@ -244,12 +246,12 @@ TEST_F(CudaMemoryTest, ThreeClientsTakeTurnsInALaneThatChanges) {
                 for (const auto& client : all) client->verify();
                 const std::uint64_t change = random.below(6);
                 if (change == 0) {  // all are told, then the memory goes
-                    for (const auto& client : all) client->tenant().shrink(kPiece);
-                    world.lanes->trim(kLane, bytes_of(kPiece));
+                    for (const auto& client : all) client->tenant().shrink(kLaneSize);
+                    world.lanes->trim(kLane, bytes_of(kLaneSize));
                 } else if (change == 1) {
                     one.tenant().memory().unmap_lane();
                     one.verify();
-                    one.tenant().join((1 + random.below(3)) * kPiece);
+                    one.tenant().join((1 + random.below(3)) * kLaneSize);
                 }
                 for (const auto& client : all) client->verify();
             }

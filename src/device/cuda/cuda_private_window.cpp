@@ -6,7 +6,7 @@
 namespace salus::device {
 namespace {
 
-using cuda::kPrivatePiece;
+using cuda::kPrivatePieces;
 
 /// Requests from this size on first check how much memory is free.
 constexpr std::uint64_t kAskFirst = std::uint64_t{256} << 20;
@@ -18,7 +18,7 @@ public:
         : PrivateWindow(reinterpret_cast<std::byte*>(space.start()), size), context_(context), space_(std::move(space)) {}
     ~CudaPrivateWindow() override {
         const cuda::ContextScope scope(context_);
-        for (const auto& [piece, backed] : pieces_) cuda::put_away(context_, at_piece(piece), kPrivatePiece, backed.handle);
+        for (const auto& [piece, backed] : pieces_) put_away(piece, backed);
     }
 
     bool back(Range range) override {
@@ -26,17 +26,17 @@ public:
         // Not piece by piece until the GPU's memory is exhausted: others would lack it meanwhile.
         if (range.size >= kAskFirst && missing_in(range) > free_memory()) return false;
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
-            const std::uint64_t piece = at / kPrivatePiece;
-            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            const std::size_t piece = kPrivatePieces.at(at);
+            const std::uint64_t end = std::min(kPrivatePieces.start(piece + 1), range.offset + range.size);
             auto found = pieces_.find(piece);
             if (found == pieces_.end()) {
-                const cuda::Handle handle = cuda::map_new(context_, at_piece(piece), kPrivatePiece);
+                const cuda::Handle handle = cuda::map_new(context_, at_piece(piece), kPrivatePieces.size(piece));
                 if (!handle) {
                     discard({range.offset, at - range.offset});
                     return false;
                 }
                 found = pieces_.emplace(piece, Backed{handle, 0}).first;
-                note_backed();
+                set_backed(backed() + kPrivatePieces.size(piece));
             }
             found->second.bytes += end - at;
             at = end;
@@ -47,13 +47,13 @@ public:
     void discard(Range range) override {
         const cuda::ContextScope scope(context_);
         for (std::uint64_t at = range.offset; at < range.offset + range.size;) {
-            const std::uint64_t piece = at / kPrivatePiece;
-            const std::uint64_t end = std::min((piece + 1) * kPrivatePiece, range.offset + range.size);
+            const std::size_t piece = kPrivatePieces.at(at);
+            const std::uint64_t end = std::min(kPrivatePieces.start(piece + 1), range.offset + range.size);
             const auto found = pieces_.find(piece);
             if (found != pieces_.end() && (found->second.bytes -= end - at) == 0) {
-                cuda::put_away(context_, at_piece(piece), kPrivatePiece, found->second.handle);
+                put_away(piece, found->second);
                 pieces_.erase(found);
-                note_backed();
+                set_backed(backed() - kPrivatePieces.size(piece));
             }
             at = end;
         }
@@ -66,13 +66,16 @@ private:
     };
 
     const cuda::Driver& driver() const { return *context_.driver; }
-    cuda::Address at_piece(std::uint64_t piece) const { return space_.start() + piece * kPrivatePiece; }
+    cuda::Address at_piece(std::size_t piece) const { return space_.start() + kPrivatePieces.start(piece); }
+    void put_away(std::size_t piece, const Backed& backed) const {
+        cuda::put_away(context_, at_piece(piece), kPrivatePieces.size(piece), backed.handle);
+    }
 
     std::uint64_t missing_in(Range range) const {
         std::uint64_t missing = 0;
-        for (std::uint64_t piece = range.offset / kPrivatePiece; piece * kPrivatePiece < range.offset + range.size;
-             ++piece) {
-            if (!pieces_.contains(piece)) missing += kPrivatePiece;
+        const std::uint64_t end = range.offset + range.size;
+        for (std::size_t piece = kPrivatePieces.at(range.offset); kPrivatePieces.start(piece) < end; ++piece) {
+            if (!pieces_.contains(piece)) missing += kPrivatePieces.size(piece);
         }
         return missing;
     }
@@ -82,11 +85,9 @@ private:
         return driver().memory_info(&free, &total) == cuda::kSuccess ? free : ~std::uint64_t{0};
     }
 
-    void note_backed() { set_backed(pieces_.size() * kPrivatePiece); }
-
     cuda::ClientContext context_;
     cuda::Reservation space_;
-    std::map<std::uint64_t, Backed> pieces_;
+    std::map<std::size_t, Backed> pieces_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace salus::device {
 
-/// REQUIRES: the space is one piece (cuda::kPiece) larger than the window: evacuated pieces are copied through it.
+/// REQUIRES: the space is a piece (cuda::kPieceMax) larger than the window: evacuated pieces are copied through it.
 std::unique_ptr<LaneWindow> make_cuda_lane_window(const cuda::ClientContext& context, cuda::Reservation space,
                                                   std::uint64_t size);
 std::unique_ptr<PrivateWindow> make_cuda_private_window(const cuda::ClientContext& context, cuda::Reservation space,

@@ -14,7 +14,7 @@ Result<bool> check_memory(const Driver& driver, Ordinal ordinal) {
     std::size_t granularity = 0;
     const Status status = driver.memory_granularity(&granularity, &properties, kGranularityMinimum);
     if (status != kSuccess) return Error{"the GPU's memory cannot be managed: " + driver.name_of(status)};
-    if (granularity == 0 || kPrivatePiece % granularity != 0) return Error{"the GPU's pages are of an unexpected size"};
+    if (granularity == 0 || kPieceMin % granularity != 0) return Error{"the GPU's pages are of an unexpected size"};
     return true;
 }
 

@@ -6,14 +6,16 @@
 
 #include "base/bytes.h"
 #include "device/cuda/driver.h"
+#include "device/pieces.h"
 
 namespace salus::device::cuda {
 
-/// Lanes consist of pieces of this size, each one handle of the driver. Evacuation and its reversal work on whole pieces,
-/// because a part of a handle cannot be mapped.
-inline constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
-/// Private memory has smaller pieces: they are not passed to other processes, and unused parts are waste.
-inline constexpr std::uint64_t kPrivatePiece = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t kPieceMin = std::uint64_t{2} << 20;
+inline constexpr std::uint64_t kPieceMax = std::uint64_t{64} << 20;
+/// See Note [Sizes of pieces]. Evacuation and its reversal work on whole pieces.
+inline constexpr Pieces kLanePieces{kPieceMin, kPieceMax, 4};
+/// Private memory has smaller pieces: they are not passed to other processes, and it has gaps anywhere, not only at its end.
+inline constexpr Pieces kPrivatePieces{kPieceMin, 2 * kPieceMin, 64};
 
 struct Gpu {
     const Driver* driver = nullptr;
