@@ -61,10 +61,35 @@ bool Engine::is_kept_out(const Client& client) const {
     return waits_for_memory(client) && !fits_without(client, {});
 }
 
+/// Whether it is kept out, or an exclusive policy lets it in only after one that is.
+bool Engine::is_kept_out_in_order(const Client& client) {
+    if (is_kept_out(client)) return true;
+    if (has_entered(client) || stands_its_ground(client) || client.facts.interactive) return false;
+    return std::ranges::any_of(clients_.all(),
+                               [&](const Client* other) { return is_kept_out(*other) && enters_before(*other, client); });
+}
+
+/// Memory that it brought with it does not count: the policy has not let it in.
+bool Engine::has_entered(const Client& client) {
+    const bool brought_memory = !client.profiled && client.profile_turns == 0;
+    return client.on_device() && !brought_memory;
+}
+
+/// Whether an exclusive policy, which lets one client in at a time, keeps `later` waiting for `earlier`.
+bool Engine::enters_before(const Client& earlier, const Client& later) {
+    if (&earlier == &later || earlier.stopped || earlier.refused || earlier.dropped) return false;
+    if (are_mates(earlier, later) || is_beside(earlier)) return false;
+    const Client* first = &later;  // a crew comes in with the first of it
+    for (const Client* mate : mates_of(later)) {
+        if (mate->on_device() && ranks_before(*mate, *first)) first = mate;
+    }
+    const bool present = earlier.lane != kNoLane || earlier.on_device() || earlier.wants();
+    return present && ranks_before(earlier, *first);
+}
+
 /// Whether the order lets it onto the device, regardless of memory. An exclusive policy admits one client at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
-    const bool brought_memory = client.on_device() && !client.profiled && client.profile_turns == 0;
-    if (client.on_device() && !brought_memory) return true;
+    if (has_entered(client)) return true;
     if (!client.on_device()) {
         if (barred == Barred::kAll) return false;
         // A client that can be paged is in nobody's way if rank can page it out again.
@@ -73,17 +98,8 @@ bool Engine::may_enter(const Client& client, Barred barred) {
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     }
     if (!policy_->info.exclusive || client.facts.interactive) return true;
-    const Client* first = &client;  // a crew comes in with the first of it
-    for (const Client* mate : mates_of(client)) {
-        if (mate->on_device() && ranks_before(*mate, *first)) first = mate;
-    }
     return std::ranges::none_of(clients_.all(), [&](const Client* other) {
-        if (other == &client || other->stopped || other->refused || other->dropped) return false;
-        if (are_mates(*other, client)) return false;
-        if (stands_its_ground(client) && is_kept_out(*other)) return false;
-        if (is_beside(*other)) return false;
-        const bool present = other->lane != kNoLane || other->on_device() || other->wants();
-        return present && ranks_before(*other, *first);
+        return enters_before(*other, client) && !(stands_its_ground(client) && is_kept_out_in_order(*other));
     });
 }
 

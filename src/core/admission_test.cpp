@@ -192,6 +192,23 @@ TEST_F(AdmissionTest, OneThatBroughtMemoryAndCannotBePagedComesBeforeThoseItKeep
     EXPECT_EQ(rig.turns(), "grant C private; yield C") << "B came first, and may not come in while C is there";
 }
 
+TEST_F(AdmissionTest, OneThatBroughtMemoryAndCannotBePagedComesBeforeThoseBehindOneThatItKeepsOut) {
+    for (const std::int64_t brought_mib : {0, 100}) {
+        SCOPED_TRACE(brought_mib);
+        Rig rig("fifo");
+        const ClientId a = rig.enter({.profiled = false});
+        rig.enter({.pageable = false, .profiled = false});
+        const ClientId c = rig.attach({.profiled = false});
+        rig.observe(c, brought_mib);
+        rig.want(c);
+        const ClientId d = rig.attach({.pageable = false, .profiled = false});
+        rig.observe(d, 300);
+        rig.want(d);
+        rig.die(a);
+        EXPECT_EQ(rig.turns(), "grant D private; yield D") << "C comes after B, who may not come in while D is there";
+    }
+}
+
 TEST_F(AdmissionTest, OneThatDoesNotFitBesideMemoryThatStaysLetsItsOwnerGoFirst) {
     Rig rig("fifo", without_paging());
     const ClientId a = rig.attach({.persistent_mib = 300, .ephemeral_mib = 500});

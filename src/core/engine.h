@@ -249,6 +249,9 @@ private:
     Barred entry_barred() const;
     bool is_back_soon(const Client& client) const;
     bool is_kept_out(const Client& client) const;
+    bool is_kept_out_in_order(const Client& client);
+    static bool has_entered(const Client& client);
+    bool enters_before(const Client& earlier, const Client& later);
     bool may_enter(const Client& client, Barred barred);
     bool wants_lane(const Client& client) const;
     bool fits_without(const Client& newcomer, std::span<Client* const> removed, Way way = Way::kInTurns) const;
