@@ -61,6 +61,7 @@ void Checkers::after_call(const Simulation& s) {
         SALUS_CHECK(!holds || client->holds(), "a client holds a grant that the engine has not given");
     }
     check_gates(s);
+    was_stopped_ = was_stopped_ || anybody_stopped(s);
 }
 
 // Gates are closed for batch clients alone, only while a request is worked on and for a moment afterwards, and for no more

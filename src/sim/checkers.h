@@ -59,7 +59,7 @@ private:
     std::size_t gates_service_ = 0;    ///< the service that closed them
     Instant unneeded_since_ = kNever;  ///< gates are closed since then, and nobody is being answered
     Instant last_event_{};
-    bool was_stopped_ = false;  ///< somebody was stopped at the last event
+    bool was_stopped_ = false;  ///< somebody was stopped at the last event or since, even if the service did not hear of it
     Duration stopped_time_;     ///< total time with somebody stopped; a stopped holder is charged for it
     Duration beside_time_;      ///< total time with a client beside
 };
