@@ -178,7 +178,8 @@ SALUS_API salus_status salus_get_counters(salus_client* client, salus_counters* 
 
 /* Leaves the service at the next boundary. The client and its memory remain, without sharing. */
 SALUS_API salus_status salus_stop_sharing(salus_client* client);
-/* Leaves the service and frees the client with all its blocks. REQUIRES: no thread is inside an iteration. */
+/* Leaves the service and frees the client with all its blocks, or keeps them for good if another thread is inside a launch
+ * that does not return within a second. REQUIRES: no thread is inside an iteration. */
 SALUS_API salus_status salus_detach(salus_client* client);
 
 /* Why the last call of this thread failed: one line, valid until its next call. */

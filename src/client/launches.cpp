@@ -1,6 +1,7 @@
 #include "client/launches.h"
 
 #include <chrono>
+#include <memory>
 
 #include "os/clock.h"
 #include "os/thread.h"
@@ -18,7 +19,6 @@ constexpr std::uint64_t kEmptyPatienceNs = 1'000'000'000;
 
 /// The stream that this thread last launched on, and after how many marks that was noted.
 struct Noted {
-    const Launches* by = nullptr;
     device::Stream stream = 0;
     std::uint64_t marks = 0;
 };
@@ -26,13 +26,19 @@ constinit thread_local Noted noted;
 
 }  // namespace
 
+/// Marks are counted on where no other client's count comes: the process may detach, and attach again.
+Launches::Launches(LaunchTurns& turns) : turns_(turns) {
+    static std::atomic<std::uint64_t> clients{0};
+    marks_ = ++clients << 32;
+}
+
 /// Once a stream and mark, the device's marks are told of the stream.
 void Launches::note(device::Stream stream) {
     const std::uint64_t marks = marks_.load(std::memory_order_acquire);
-    if (noted.by == this && noted.stream == stream && noted.marks == marks) [[likely]]
+    if (noted.stream == stream && noted.marks == marks) [[likely]]
         return;
     turns_.launches_on(stream);
-    noted = {this, stream, marks};
+    noted = {stream, marks};
 }
 
 /// REQUIRES: this thread is counted as inside; when this returns it still is.
@@ -151,6 +157,14 @@ void Launches::stop() {
     close();
 }
 
-void Launches::forget() { watcher_.forget(); }
+/// Other threads may have held any lock when the child was made.
+void Launches::forget() {
+    watcher_.forget();
+    std::construct_at(&changes_);
+    std::construct_at(&watch_mutex_);
+    std::construct_at(&wake_);
+    stopped_ = true;
+    state_ = 0;
+}
 
 }  // namespace salus::client

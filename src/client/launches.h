@@ -55,7 +55,7 @@ public:
 
 class Launches {
 public:
-    explicit Launches(LaunchTurns& turns) : turns_(turns) {}
+    explicit Launches(LaunchTurns& turns);
     ~Launches() { stop(); }
     Launches(const Launches&) = delete;
     Launches& operator=(const Launches&) = delete;
@@ -94,8 +94,8 @@ private:
 
     LaunchTurns& turns_;
     std::atomic<std::uint64_t> state_{0};
-    std::atomic<std::uint64_t> marks_{1};  ///< streams have to be noted again after each
-    std::mutex changes_;                   ///< held by who opens or closes a turn
+    std::atomic<std::uint64_t> marks_;  ///< streams have to be noted again after each
+    std::mutex changes_;                ///< held by who opens or closes a turn
 
     // The watcher.
     std::uint64_t seen_ = 0;  ///< the state when it last looked; under changes_

@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "client/child_fixture.h"
 #include "os/clock.h"
 
 namespace salus::client {
@@ -201,6 +203,31 @@ TEST(Launches, EveryStreamIsNotedOnceAfterEachMark) {
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.marks > 0; }));
     launch(launches, 2);
     EXPECT_EQ(turn.noted, (std::vector<Stream>{1, 2, 2}));
+}
+
+// It may even be where the first one was.
+TEST(Launches, OfAnotherClientNoteTheirStreamsAnew) {
+    OneTurn turn;
+    turn.grant();
+    std::optional<Launches> launches;
+    for (int client = 0; client < 2; ++client) {
+        launches.emplace(turn);
+        launch(*launches, 1);
+    }
+    EXPECT_EQ(turn.noted, (std::vector<Stream>{1, 1}));
+}
+
+TEST(Launches, AreForgottenInAChild) {
+    OneTurn turn;
+    turn.grant();
+    Launches launches(turn);
+    launch(launches, 1);
+    EXPECT_TRUE(test::in_a_child([&] {
+        launches.forget();
+        const int before = turn.boundaries;
+        launches.stop();  // without the watcher, and without its turn
+        return turn.boundaries == before;
+    }));
 }
 
 TEST(Launches, WhatIsCapturedNeedsNoTurn) {

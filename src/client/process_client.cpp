@@ -74,16 +74,7 @@ ProcessClient::ProcessClient(Identity identity)
 }
 
 ProcessClient::~ProcessClient() {
-    if (helper_.is_there()) {
-        stopping_ = true;
-        signal_through(stop_);
-        helper_.join();
-    }
-    take_turns_by_launches(false);
-    if (substitute_.is_there()) {
-        alone_ = true;  // it gives up
-        substitute_.join();
-    }
+    stop();
     memory_.reset();
     if (gates_) gates_->stay_open();
     device_.reset();
@@ -213,6 +204,19 @@ bool ProcessClient::detach() {
         send(wire::Leave{});
     }
     return true;
+}
+
+void ProcessClient::stop() {
+    if (helper_.is_there()) {
+        stopping_ = true;
+        signal_through(stop_);
+        helper_.join();
+    }
+    alone_ = true;  // who waits gives up
+    by_launches_ = false;
+    launches_.stop();
+    const std::lock_guard lock(substitute_mutex_);
+    substitute_.join();
 }
 
 void ProcessClient::exits() {
@@ -700,6 +704,7 @@ void ProcessClient::after_fork_in_child() {
     substitute_.forget();
     substitute_waits_ = false;
     std::construct_at(&answered_);  // its destructor would wait for a thread of the parent that waited on it
+    std::construct_at(&substitute_mutex_);
     in_child_ = true;
     alone_ = true;
     // The page is not inherited. What is destroyed later may still keep the gate open: it finds an empty page there.

@@ -1,7 +1,9 @@
 // One process's attachment to the service: connects turns and memory to the socket, with the helper thread that answers it.
 //
 // Threads: the job's threads call begin, end, allocate and free; the helper answers the service. Data of both is atomic or
-// guarded by a lock. Lifetime: until salus_detach. If the process just ends, so does the helper, and the service notices.
+// guarded by a lock. Lifetime: until salus_detach, or longer if a launch is under
+// way then (Note [Who uses the client] in use_marks.h). If the process just ends, so does the helper, and the service
+// notices.
 #pragma once
 
 #include <array>
@@ -108,6 +110,8 @@ public:
     void read_counters(salus_counters& counters);
     /// REQUIRES: no thread is inside an iteration.
     bool detach();
+    /// Ends its threads; threads of the program that wait for a turn go on. REQUIRES: detach(), !must_stay().
+    void stop();
     /// The process is about to exit normally.
     void exits();
 

@@ -9,6 +9,9 @@
 #include "client/child_fixture.h"
 #include "client/service_fixture.h"
 #include "salus/salus.h"
+#include "shim/link.h"
+
+extern "C" const salus::shim::ClientSide* salus_shim_link(std::uint32_t version);
 
 namespace salus {
 namespace {
@@ -286,7 +289,58 @@ TEST_F(LibraryTest, AnErrorIsTheThreadsOwn) {
     EXPECT_STREQ(salus_error_text(), "no client");
 }
 
+// A process shows no iterations, so its launches come to take turns; one of them waits for its turn when the program
+// detaches. In a child, because a process is linked with the shim once.
+TEST_F(LibraryTest, ALaunchGoesOnWhoseClientIsDetached) {
+    auto waits = os::make_signal_pair();
+    ASSERT_TRUE(waits);
+    const auto service = std::async(std::launch::async, [&] {
+        Session first = service_.admit();
+        EXPECT_TRUE(first.waits());
+        EXPECT_TRUE(os::signal_through(waits->first.get()));
+        first.hear<wire::Leave>();
+        Session second = service_.admit();
+        second.hear<wire::Leave>();
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        const shim::ClientSide& shim = *salus_shim_link(shim::kLinkVersion);
+        if (salus_attach(nullptr, &client_) != SALUS_OK) return false;
+        std::atomic<bool> ends{false};
+        std::atomic<int> launches{0};
+        const auto launch = [&] {
+            for (; !ends; ++launches) {
+                shim.launch_begins(nullptr);
+                shim.stream_ends(&client_);
+                shim.launch_ends();
+            }
+        };
+        std::jthread one(launch), other(launch);
+        if (!os::readable_within(waits->second.get(), client::test::kPatience)) return false;
+        if (salus_detach(client_) != SALUS_OK || salus_attach(nullptr, &client_) != SALUS_OK) return false;
+        const int before = launches;
+        if (!client::test::eventually([&] { return launches > before + 100; })) return false;
+        if (salus_detach(client_) != SALUS_OK) return false;
+        ends = true;
+        return true;
+    }));
+}
+
 // ----------------------------------------------------------------------------------------------------------------- fork
+
+TEST_F(LibraryTest, AForkGoesOnWhoseClientIsDetached) {
+    std::atomic<bool> ends{false};
+    std::jthread forks([&] {
+        while (!ends) EXPECT_TRUE(in_a_child([] { return true; }));
+    });
+    for (int i = 0; i < 30; ++i) {
+        attach();
+        begin();
+        EXPECT_EQ(salus_end(client_), SALUS_OK);
+        EXPECT_EQ(salus_detach(std::exchange(client_, nullptr)), SALUS_OK);
+        session_.reset();
+    }
+    ends = true;
+}
 
 TEST_F(LibraryTest, AChildIsNotSharedAndMayAttachForItself) {
     attach();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client/process_client.h"
+#include "client/use_marks.h"
 #include "library/holdings.h"
 
 struct salus_client {
@@ -13,8 +14,29 @@ struct salus_client {
 
 namespace salus::library {
 
-/// nullptr if the process has not attached.
+/// The client that has attached, or does so now; nullptr: none. Another thread may free it at any time.
 salus_client* the_client();
+/// The same once it has attached.
+salus_client* attached_client();
+
+/// The client that has attached, which is not freed while this lives: Note [Who uses the client] in client/use_marks.h.
+class ClientInUse {
+public:
+    ClientInUse() {
+        client::begin_use();
+        if (salus_client* const attached = attached_client()) client_ = &attached->client;
+    }
+    ~ClientInUse() { client::end_use(); }
+    ClientInUse(const ClientInUse&) = delete;
+    ClientInUse& operator=(const ClientInUse&) = delete;
+
+    explicit operator bool() const { return client_ != nullptr; }
+    client::ProcessClient* get() const { return client_; }
+    client::ProcessClient* operator->() const { return client_; }
+
+private:
+    client::ProcessClient* client_ = nullptr;
+};
 
 /// Attaches a client that leaves its memory to the program, of which it holds so much by now. nullptr: it cannot be, and
 /// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: current_context().

@@ -29,9 +29,13 @@ using salus::client::Kind;
 
 constexpr const char* kTooLarge = "this job is too large for the device";
 
+/// How long salus_detach waits for launches that are under way.
+constexpr salus::Duration kLaunchPatience = salus::seconds(1);
+
 using salus::library::the_client;
 
-std::atomic<salus_client*> attached_client{nullptr};
+std::atomic<salus_client*> client_of_process{nullptr};
+std::atomic<salus_client*> client_that_attached{nullptr};
 thread_local char error_text[256] = "";
 
 salus_status failed(salus_status status, const char* why) {
@@ -83,18 +87,33 @@ Identity identity_from(const salus_options& options) {
     return identity;
 }
 
+constinit thread_local salus_client* forks_with = nullptr;  ///< another thread may detach it meanwhile
+
 void before_fork() {
-    if (salus_client* client = the_client()) client->client.before_fork();
+    salus::client::begin_use();
+    forks_with = the_client();
+    if (forks_with) forks_with->client.before_fork();
 }
 void after_fork_in_parent() {
-    if (salus_client* client = the_client()) client->client.after_fork_in_parent();
+    if (forks_with) forks_with->client.after_fork_in_parent();
+    salus::client::end_use();
 }
 void after_fork_in_child() {
-    if (salus_client* client = the_client()) client->client.after_fork_in_child();
+    if (forks_with) forks_with->client.after_fork_in_child();
+    salus::client::end_use();
+    salus::client::forget_other_users();
 }
 
 void before_exit() {
-    if (salus_client* client = the_client()) client->client.exits();
+    if (const salus::library::ClientInUse client; client) client->exits();
+}
+
+/// No thread finds it any more.
+void take_away(salus_client* client) {
+    for (std::atomic<salus_client*>* const place : {&client_that_attached, &client_of_process}) {
+        salus_client* self = client;
+        place->compare_exchange_strong(self, nullptr);
+    }
 }
 
 /// Runs `call`. If it throws, the client leaves the service, and the result is `otherwise`.
@@ -129,7 +148,7 @@ salus_status attach(Identity identity, salus_client** client) {
     const char* text = environment("SALUS_DISABLE");
     const bool disabled = text && std::strcmp(text, "0") != 0;
     salus_client* nobody = nullptr;  // threads may attach at once
-    if (!disabled && !attached_client.compare_exchange_strong(nobody, made.get()))
+    if (!disabled && !client_of_process.compare_exchange_strong(nobody, made.get()))
         return failed(SALUS_MISUSE, "this process is already attached");
     *client = made.release();
     if (disabled) return SALUS_OK;
@@ -140,14 +159,17 @@ salus_status attach(Identity identity, salus_client** client) {
     // registered, others wait a little longer.
     static const int at_exit = std::atexit(before_exit);
     static_cast<void>(at_exit);
-    return attached ? SALUS_OK : failed(SALUS_NO_SERVICE, attached.error().c_str());
+    if (!attached) return failed(SALUS_NO_SERVICE, attached.error().c_str());
+    client_that_attached = *client;
+    return SALUS_OK;
 }
 
 }  // namespace
 
 namespace salus::library {
 
-salus_client* the_client() { return attached_client.load(); }
+salus_client* the_client() { return client_of_process.load(); }
+salus_client* attached_client() { return client_that_attached.load(std::memory_order_acquire); }
 
 salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not) {
     try {
@@ -363,9 +385,10 @@ salus_status salus_detach(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     if (salus::interpose::uses(client->client)) return failed(SALUS_MISUSE, "a library allocates from this client");
     if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
-    salus_client* self = client;
-    attached_client.compare_exchange_strong(self, nullptr);
-    if (!client->client.must_stay()) delete client;
+    take_away(client);
+    if (client->client.must_stay()) return SALUS_OK;
+    client->client.stop();
+    if (salus::client::wait_for_users(kLaunchPatience)) delete client;  // else it stays for them, for good
     return SALUS_OK;
 }
 

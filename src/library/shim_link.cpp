@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "library/holdings.h"
@@ -87,10 +88,10 @@ Role attach_for_launches() {
 
 /// The process waits for others on the device, from now on. REQUIRES: the role is decided.
 void take_turns_together() {
-    salus_client* const client = the_client();
-    if (client && role.load() == Role::kByLaunches && may_join_crew() && client->client.join_crew()) return;
+    const ClientInUse client;
+    if (client && role.load() == Role::kByLaunches && may_join_crew() && client->join_crew()) return;
     role = Role::kUngated;
-    if (client) client->client.take_turns_by_launches(false);
+    if (client) client->take_turns_by_launches(false);
 }
 
 /// Other threads go on without a turn while one decides.
@@ -110,11 +111,11 @@ Role decide() {
 }
 
 /// An adaptor that shows nothing.
-void look_for_iterations(salus_client& client) {
+void look_for_iterations(client::ProcessClient& client) {
     const std::uint64_t now = os::now_ns();
     std::uint64_t first = 0;
     if (first_launch_ns.compare_exchange_strong(first, now)) return;
-    if (client.client.has_begun()) {
+    if (client.has_begun()) {
         role = Role::kUngated;  // for launches; its iterations take turns
         return;
     }
@@ -123,17 +124,19 @@ void look_for_iterations(salus_client& client) {
         role = Role::kUngated;
         return;
     }
-    client.client.take_turns_by_launches(true);
+    client.take_turns_by_launches(true);
     role = Role::kByLaunches;
 }
 
-thread_local bool inside = false;
+/// While this thread is inside a launch for which it has waited: the client that it uses until the launch ends.
+constinit thread_local client::ProcessClient* launches_by = nullptr;
 
 void wait_for_turn(client::ProcessClient& client, device::Stream stream) {
-    if (!client.takes_turns_by_launches()) return;
+    if (launches_by || !client.takes_turns_by_launches()) return;
     try {
         client.launch_begins(stream);
-        inside = true;
+        client::begin_use();
+        launches_by = &client;
     } catch (...) {
         client.fail("a launch cannot wait for its turn");
     }
@@ -142,29 +145,29 @@ void wait_for_turn(client::ProcessClient& client, device::Stream stream) {
 void launch_begins(void* on) {
     if (is_child) return;
     const Role now = decide();
-    salus_client* const client = the_client();
+    const ClientInUse client;
     if (!client) return;
     const auto stream = reinterpret_cast<device::Stream>(on);
-    if (now == Role::kByLaunches) wait_for_turn(client->client, stream);
-    else if (now == Role::kByAdaptor) look_for_iterations(*client);
-    client->client.pass_gate(stream);
+    if (now == Role::kByLaunches) wait_for_turn(*client.get(), stream);
+    else if (now == Role::kByAdaptor) look_for_iterations(*client.get());
+    client->pass_gate(stream);
 }
 
 void launch_ends() {
-    if (!inside) return;
-    inside = false;
-    if (is_child) return;  // made by a callback in the launch
-    if (salus_client* const client = the_client()) client->client.launch_ends();
+    client::ProcessClient* const client = std::exchange(launches_by, nullptr);
+    if (!client) return;
+    if (!is_child) client->launch_ends();  // a callback in the launch may have made a child
+    client::end_use();
 }
 
 void tell_holdings() {
     if (role.load(std::memory_order_acquire) != Role::kByLaunches) return;
-    if (salus_client* const client = the_client()) client->client.holds(holdings().total());
+    if (const ClientInUse client; client) client->holds(holdings().total());
 }
 
 void stream_ends(void* stream) {
     if (is_child) return;
-    if (salus_client* const client = the_client()) client->client.stream_ends(reinterpret_cast<device::Stream>(stream));
+    if (const ClientInUse client; client) client->stream_ends(reinterpret_cast<device::Stream>(stream));
 }
 
 bool may_allocate(std::uint64_t bytes) {
@@ -222,8 +225,8 @@ void memory_info(std::uint64_t* free, std::uint64_t* total) {
     decide();
     // What the client's memory holds counts against the limit. Of the GPU's free memory it is missing already.
     const std::uint64_t own = holdings().total(), with_served = holdings().total_with_served(), limit = holdings().limit();
-    salus_client* const client = the_client();
-    const auto room = client ? client->client.room() : std::nullopt;
+    const ClientInUse client;
+    const auto room = client ? client->room() : std::nullopt;
     if (limit == 0 && !room) return;
     std::uint64_t others = 0;
     if (room) {

@@ -1,6 +1,7 @@
 #include "os/thread.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -49,6 +50,11 @@ std::optional<std::size_t> count_threads() {
     constexpr nlink_t kItselfAndParent = 2;
     if (::stat("/proc/self/task", &threads) != 0 || threads.st_nlink < kItselfAndParent) return std::nullopt;
     return static_cast<std::size_t>(threads.st_nlink - kItselfAndParent);
+}
+
+bool barrier_in_all_threads() {
+    const auto membarrier = [](int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; };
+    return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 NoCancellation::NoCancellation() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

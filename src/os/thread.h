@@ -17,6 +17,9 @@ std::uint64_t sleeps_of_this_thread();
 bool thread_runs(int thread);
 /// Number of threads of this process. Nothing if the kernel does not tell.
 std::optional<std::size_t> count_threads();
+/// Every thread of this process that runs, the caller included, passes a full memory barrier before this returns. False:
+/// this kernel cannot.
+bool barrier_in_all_threads();
 
 /// While it lives, the calling thread is not cancelled: pthread_cancel would unwind through frames that are not ours.
 class NoCancellation {

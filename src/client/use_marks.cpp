@@ -1,0 +1,83 @@
+#include "client/use_marks.h"
+
+#include <atomic>
+#include <utility>
+
+#include "os/clock.h"
+#include "os/thread.h"
+
+namespace salus::client {
+namespace {
+
+struct UseMark {
+    std::atomic<unsigned> uses{0};         ///< nested; stored by its thread alone
+    std::atomic<bool> is_of_thread{true};  ///< else the next thread takes it
+    UseMark* next = nullptr;
+};
+std::atomic<UseMark*> all_use_marks{nullptr};  ///< none is ever freed
+constinit thread_local UseMark* own_use_mark = nullptr;
+
+struct ReturnsUseMark {
+    bool is_due = false;
+
+    ~ReturnsUseMark() {
+        UseMark* const mark = std::exchange(own_use_mark, nullptr);
+        if (!mark) return;
+        mark->uses.store(0, std::memory_order_release);
+        mark->is_of_thread.store(false, std::memory_order_release);
+    }
+};
+thread_local ReturnsUseMark returns_use_mark;  // from the thread's first use on
+
+UseMark& take_use_mark() {
+    UseMark* mark = all_use_marks.load();
+    for (; mark; mark = mark->next) {
+        bool taken = false;
+        if (mark->is_of_thread.compare_exchange_strong(taken, true)) break;
+    }
+    if (!mark) {
+        mark = new UseMark;
+        mark->next = all_use_marks.load();
+        while (!all_use_marks.compare_exchange_weak(mark->next, mark)) {}
+    }
+    own_use_mark = mark;
+    returns_use_mark.is_due = true;
+    return *mark;
+}
+
+}  // namespace
+
+void begin_use() {
+    UseMark& mark = own_use_mark ? *own_use_mark : take_use_mark();
+    mark.uses.store(mark.uses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler; Note [Who uses the client]
+}
+
+void end_use() {
+    UseMark& mark = *own_use_mark;
+    mark.uses.store(mark.uses.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+}
+
+bool wait_for_users(Duration at_most) {
+    UseMark* const first = all_use_marks.load();
+    if (!first) return true;
+    if (!os::barrier_in_all_threads()) return false;
+    const std::uint64_t until = os::now_ns() + static_cast<std::uint64_t>(at_most.ns);
+    for (const UseMark* mark = first; mark; mark = mark->next) {
+        while (mark != own_use_mark && mark->uses.load(std::memory_order_acquire) != 0) {
+            if (os::now_ns() > until) return false;
+            os::sleep_for(microseconds(20));
+        }
+    }
+    return true;
+}
+
+void forget_other_users() {
+    for (UseMark* mark = all_use_marks.load(); mark; mark = mark->next) {
+        if (mark == own_use_mark) continue;
+        mark->uses = 0;
+        mark->is_of_thread = false;
+    }
+}
+
+}  // namespace salus::client
