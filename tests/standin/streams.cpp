@@ -76,6 +76,14 @@ Status stream_wait_event(Stream stream, Event event, unsigned flags) {
     return submit(entered, *queue, {.awaited = found->record, .run = [] { return true; }});
 }
 
+Status stream_context(Stream stream, Context* context) {
+    SALUS_STANDIN_ENTER(stream_context, kContext);
+    SALUS_STANDIN_FIND(queue, stream);
+    SALUS_STANDIN_REQUIRE(context);
+    *context = queue->context;
+    return kSuccess;
+}
+
 Status stream_is_capturing(Stream stream, int* status) {
     SALUS_STANDIN_ENTER(stream_is_capturing, kContext);
     const Queue* const queue = queue_of(stream);

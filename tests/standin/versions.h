@@ -86,6 +86,7 @@
     X(stream_write_value_v1_per_thread, cuStreamWriteValue32, 8000, _ptsz)   \
     X(stream_write_value, cuStreamWriteValue32, 11070, )                     \
     X(stream_write_value_per_thread, cuStreamWriteValue32, 11070, _ptsz)     \
+    X(stream_context, cuStreamGetCtx, 9020, )                                \
     X(stream_is_capturing, cuStreamIsCapturing, 10000, )                     \
     X(stream_is_capturing_per_thread, cuStreamIsCapturing, 10000, _ptsz)     \
     X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010, )     \

@@ -39,16 +39,25 @@ public:
     unsigned pass(Stream stream, unsigned launches) override {
         const std::lock_guard lock(mutex_);
         Track& track = tracks_[stream];
-        track.launches += launches;
-        if (track.launches < track.launches_a_gate) return track.launches_a_gate - track.launches;
-        put_gate(track, reinterpret_cast<cuda::Stream>(stream));
+        if (track.launches + launches < track.launches_a_gate) {
+            track.launches += launches;
+            return track.launches_a_gate - track.launches;
+        }
+        const auto on = reinterpret_cast<cuda::Stream>(stream);
+        if (is_of_our_context(on)) {
+            track.launches += launches;
+            put_gate(track, on);
+        } else if (is_default(on)) {
+            return 1;  // at the next launch it may be ours
+        }
         track.launches = 0;
         return track.launches_a_gate;
     }
 
     bool store_behind(Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
-        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         const auto on = reinterpret_cast<cuda::Stream>(stream);
+        if (!is_of_our_context(on)) return false;
+        const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         return !captures(on) && driver().stream_write_value(on, address_of(word), number, 0) == cuda::kSuccess;
     }
 
@@ -92,6 +101,16 @@ private:
                                                   reinterpret_cast<const std::byte*>(context_.gates));
     }
 
+    /// One of the handles that mean a stream of the context that is current: the default one, and the calling thread's own.
+    static bool is_default(cuda::Stream stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+
+    /// Another context, perhaps on another device, does not have our page.
+    bool is_of_our_context(cuda::Stream stream) const {
+        cuda::Context its = nullptr;
+        const cuda::Status status = is_default(stream) ? driver().get_current(&its) : driver().stream_context(stream, &its);
+        return status == cuda::kSuccess && its == context_.context;
+    }
+
     /// A stream that captures, or whose state the driver does not tell, gets nothing of ours.
     bool captures(cuda::Stream stream) const {
         int capturing = 0;
@@ -99,8 +118,6 @@ private:
     }
 
     void put_gate(Track& track, cuda::Stream stream) {
-        cuda::Context current = nullptr;  // a stream's handle means something in its own context only
-        if (driver().get_current(&current) != cuda::kSuccess || current != context_.context) return;
         const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         if (captures(stream)) return;
         driver().stream_wait_value(stream, address_of(context_.gates->gate), GatePage::kOpen, cuda::kWaitAnd);

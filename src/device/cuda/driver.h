@@ -98,6 +98,7 @@ inline constexpr int kAttributeDescriptorHandles =
     X(stream_destroy, "cuStreamDestroy_v2", (Stream stream))                                                                \
     X(stream_synchronize, "cuStreamSynchronize", (Stream stream))                                                           \
     X(stream_wait_event, "cuStreamWaitEvent", (Stream stream, Event event, unsigned flags))                                 \
+    X(stream_context, "cuStreamGetCtx", (Stream stream, Context * context))                                                 \
     X(stream_is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                                             \
     X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                              \
     X(event_create, "cuEventCreate", (Event * event, unsigned flags))                                                       \

@@ -111,6 +111,7 @@ SALUS_CUDA_COMPARE(stream_create, cuStreamCreate);
 SALUS_CUDA_COMPARE(stream_destroy, cuStreamDestroy);
 SALUS_CUDA_COMPARE(stream_synchronize, cuStreamSynchronize);
 SALUS_CUDA_COMPARE(stream_wait_event, cuStreamWaitEvent);
+SALUS_CUDA_COMPARE(stream_context, cuStreamGetCtx);
 SALUS_CUDA_COMPARE(stream_is_capturing, cuStreamIsCapturing);
 SALUS_CUDA_COMPARE(memory_info, cuMemGetInfo);
 // We look up its first version, which drivers before 12.8 have as well; the second differs in what it says of odd events.

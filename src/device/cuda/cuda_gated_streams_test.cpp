@@ -1,0 +1,92 @@
+// Gates and marks of requests in the streams of a GPU.
+#include <atomic>
+
+#include "device/cuda/cuda_memory_fixture.h"
+
+namespace salus::device {
+namespace {
+
+using namespace on_standin;
+
+constexpr unsigned kEnough = 64;  ///< after so many launches a gate is due
+
+/// A client whose gate is closed, and a second context.
+struct Gated {
+    Gated() {
+        auto made = make_cuda_client_device(bytes_of(1024 * kMiB), world.gpu.uuid, &page);
+        EXPECT_TRUE(made.ok()) << made.error();
+        client = std::move(made).value();
+        EXPECT_TRUE(client->gated_streams->prepare());
+        EXPECT_EQ(gpu.get_current(&own), kSuccess);
+        EXPECT_EQ(gpu.context_create(&foreign, 0, 0), kSuccess);
+        page.close();
+    }
+    ~Gated() {
+        page.open();
+        EXPECT_EQ(gpu.set_current(own), kSuccess);
+    }
+    Gated(const Gated&) = delete;
+    Gated& operator=(const Gated&) = delete;
+
+    Stream stream_in(cuda::Context context) const {
+        make_current(context);
+        cuda::Stream stream = nullptr;
+        EXPECT_EQ(gpu.stream_create(&stream, cuda::kStreamNonBlocking), kSuccess);
+        return reinterpret_cast<Stream>(stream);
+    }
+    void make_current(cuda::Context context) const { EXPECT_EQ(gpu.set_current(context), kSuccess); }
+    bool stands_still(Stream stream) const {
+        return gpu.stream_query(reinterpret_cast<cuda::Stream>(stream)) == cuda::kNotReady;
+    }
+    unsigned pass(Stream stream) const { return client->gated_streams->pass(stream, kEnough); }
+
+    World world;
+    const Standin& gpu = world.standin;
+    GatePage page;
+    std::unique_ptr<ClientDevice> client;
+    cuda::Context own = nullptr, foreign = nullptr;
+};
+
+TEST_F(CudaMemoryTest, AGateIsPutIntoStreamsOfTheContextThatHasThePage) {
+    in_process([] {
+        const Gated gated;
+        const Stream ours = gated.stream_in(gated.own), theirs = gated.stream_in(gated.foreign);
+        gated.make_current(gated.own);
+        gated.pass(theirs);
+        EXPECT_FALSE(gated.stands_still(theirs)) << "whichever context is current";
+        gated.make_current(gated.foreign);
+        gated.pass(ours);
+        EXPECT_TRUE(gated.stands_still(ours));
+    });
+}
+
+TEST_F(CudaMemoryTest, OfADefaultStreamTheContextThatIsCurrentTells) {
+    in_process([] {
+        const Gated gated;
+        gated.make_current(gated.foreign);
+        EXPECT_EQ(gated.pass(0), 1u) << "the next launch may be on the one of ours";
+        EXPECT_FALSE(gated.stands_still(0));
+        gated.make_current(gated.own);
+        gated.pass(0);
+        EXPECT_TRUE(gated.stands_still(0));
+    });
+}
+
+TEST_F(CudaMemoryTest, ARequestIsMarkedInStreamsOfTheContextThatHasThePage) {
+    in_process([] {
+        Gated gated;
+        GatedStreams& streams = *gated.client->gated_streams;
+        std::atomic<std::uint32_t>& done = gated.page.marks[0].done;
+        const Stream theirs = gated.stream_in(gated.foreign), ours = gated.stream_in(gated.own);
+        EXPECT_FALSE(streams.store_behind(theirs, done, 1));
+        EXPECT_TRUE(streams.store_behind(0, done, 2));
+        EXPECT_EQ(gated.gpu.context_synchronize(), kSuccess);
+        EXPECT_EQ(done, 2u);
+        gated.make_current(gated.foreign);
+        EXPECT_FALSE(streams.store_behind(0, done, 3));
+        EXPECT_TRUE(streams.store_behind(ours, done, 4));
+    });
+}
+
+}  // namespace
+}  // namespace salus::device
