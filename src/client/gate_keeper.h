@@ -46,7 +46,7 @@ public:
     using Request = std::optional<attachment::RequestMarks::Mark>;
     /// The calling thread begins to answer. Signal the service then. Nothing: nobody wants to know.
     Request request_begins() { return marks_requests_.load(std::memory_order_acquire) ? mark() : std::nullopt; }
-    /// The same thread has given the device all that is to be done for the request.
+    /// The same thread has given the device all that is to be done for the request, on one stream or on several.
     void request_ends(const attachment::RequestMarks::Mark& mark);
     /// Any thread: the device has done it.
     void request_is_done(const attachment::RequestMarks::Mark& mark) { marks_.end(mark); }

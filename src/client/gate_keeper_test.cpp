@@ -1,6 +1,7 @@
 #include "client/gate_keeper.h"
 
 #include <map>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -16,14 +17,15 @@ struct Streams : device::GatedStreams {
         passed[stream] += launches;
         return 4;
     }
-    bool store_behind(device::Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
-        stored.push_back({stream, &word, number});
+    bool store_behind(std::span<const device::Stream> behind, std::atomic<std::uint32_t>& word,
+                      std::uint32_t number) override {
+        stored.push_back({{behind.begin(), behind.end()}, &word, number});
         return can_store;
     }
     void forget(device::Stream stream) override { passed.erase(stream); }
 
     struct Store {
-        device::Stream stream;
+        std::vector<device::Stream> streams;
         std::atomic<std::uint32_t>* word;
         std::uint32_t number;
     };
@@ -65,11 +67,10 @@ TEST_F(GateKeeperTest, HasTheDeviceSayThatARequestIsDone) {
     keeper.arm(false, /*requests=*/true);
     const auto request = keeper.request_begins();
     ASSERT_TRUE(request);
-    keeper.launch(5);
-    keeper.launch(6);
+    for (const device::Stream stream : {5u, 6u, 6u, 7u, 5u}) keeper.launch(stream);
     keeper.request_ends(*request);
     ASSERT_EQ(streams.stored.size(), 1u);
-    EXPECT_EQ(streams.stored[0].stream, 6u) << "behind its last launch";
+    EXPECT_EQ(streams.stored[0].streams, (std::vector<device::Stream>{6, 7, 5})) << "behind all its launches";
     EXPECT_TRUE(anything_in_flight());
     *streams.stored[0].word = streams.stored[0].number;
     EXPECT_FALSE(anything_in_flight());
@@ -85,6 +86,19 @@ TEST_F(GateKeeperTest, EndsARequestAtOnceThatTheDeviceKnowsNothingOf) {
     keeper.launch(1);
     keeper.request_ends(*request);
     EXPECT_FALSE(anything_in_flight());
+}
+
+TEST_F(GateKeeperTest, WaitsForTheLastOfManyStreams) {
+    keeper.arm(false, true);
+    const auto request = keeper.request_begins();
+    for (device::Stream stream = 1; stream <= 20; ++stream) keeper.launch(stream);
+    keeper.request_ends(*request);
+    ASSERT_EQ(streams.stored.size(), 1u);
+    EXPECT_EQ(streams.stored[0].streams, (std::vector<device::Stream>{13, 14, 15, 16, 17, 18, 19, 20}));
+    const auto next = keeper.request_begins();
+    keeper.launch(3);
+    keeper.request_ends(*next);
+    EXPECT_EQ(streams.stored[1].streams, std::vector<device::Stream>{3}) << "of this request alone";
 }
 
 TEST_F(GateKeeperTest, LeavesAStreamAloneThatHasEnded) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -239,9 +240,9 @@ public:
     /// A launch on this stream is about to come, after `launches` others since the last call. Puts a gate before it if one
     /// is due. Returns how many launches may come before the next call.
     virtual unsigned pass(Stream stream, unsigned launches) = 0;
-    /// The stream stores the number to this word of the page when it has done all that it was given so far. False: it
-    /// cannot.
-    virtual bool store_behind(Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) = 0;
+    /// The device stores the number to this word of the page when these streams have done all that they were given so far.
+    /// The streams do not wait for each other. False: it cannot.
+    virtual bool store_behind(std::span<const Stream> streams, std::atomic<std::uint32_t>& word, std::uint32_t number) = 0;
     /// As of Fences.
     virtual void forget(Stream) = 0;
 };

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "device/cuda/cuda_windows.h"
 
@@ -16,6 +18,8 @@ public:
     ~CudaGatedStreams() override {
         const cuda::ContextScope scope(context_);
         for (auto& [stream, track] : tracks_) track.measure.destroy(driver());
+        if (joined_) driver().stream_destroy(joined_);
+        if (end_) driver().event_destroy(end_);
     }
     CudaGatedStreams(const CudaGatedStreams&) = delete;
     CudaGatedStreams& operator=(const CudaGatedStreams&) = delete;
@@ -54,11 +58,19 @@ public:
         return track.launches_a_gate;
     }
 
-    bool store_behind(Stream stream, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
-        const auto on = reinterpret_cast<cuda::Stream>(stream);
-        if (!is_of_our_context(on)) return false;
+    bool store_behind(std::span<const Stream> streams, std::atomic<std::uint32_t>& word, std::uint32_t number) override {
+        std::vector<cuda::Stream> on;
+        for (const Stream stream : streams) {
+            if (const auto ours = reinterpret_cast<cuda::Stream>(stream); is_of_our_context(ours)) on.push_back(ours);
+        }
         const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
-        return !captures(on) && driver().stream_write_value(on, address_of(word), number, 0) == cuda::kSuccess;
+        std::erase_if(on, [this](cuda::Stream stream) { return captures(stream); });
+        const auto store = [&](cuda::Stream last) {
+            return driver().stream_write_value(last, address_of(word), number, 0) == cuda::kSuccess;
+        };
+        if (on.size() < 2) return !on.empty() && store(on.front());
+        const std::lock_guard lock(mutex_);
+        return join(on) && store(joined_);
     }
 
     void forget(Stream stream) override {
@@ -117,6 +129,18 @@ private:
         return driver().stream_is_capturing(stream, &capturing) != cuda::kSuccess || capturing != 0;
     }
 
+    /// What a stream of ours is given next waits for the work that these streams have so far. If they waited for each other
+    /// instead, programs could deadlock whose streams do so in the other direction.
+    bool join(const std::vector<cuda::Stream>& streams) {
+        if (!joined_ && driver().stream_create(&joined_, cuda::kStreamNonBlocking) != cuda::kSuccess) return false;
+        if (!end_ && driver().event_create(&end_, cuda::kEventWithoutTime) != cuda::kSuccess) return false;
+        // A wait is for the event as it was recorded last, so one event is enough.
+        return std::ranges::all_of(streams, [this](cuda::Stream stream) {
+            return driver().event_record(end_, stream) == cuda::kSuccess &&
+                   driver().stream_wait_event(joined_, end_, 0) == cuda::kSuccess;
+        });
+    }
+
     void put_gate(Track& track, cuda::Stream stream) {
         const cuda::ContextScope scope(context_, cuda::Gate::kAsItIs);
         if (captures(stream)) return;
@@ -157,6 +181,8 @@ private:
     cuda::Address page_ = 0;  ///< for the device; set before anybody puts gates in
     std::mutex mutex_;        ///< held for moments, or while the driver takes no more launches
     std::map<Stream, Track> tracks_;
+    cuda::Stream joined_ = nullptr;  ///< see join()
+    cuda::Event end_ = nullptr;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Gates and marks of requests in the streams of a GPU.
+#include <array>
 #include <atomic>
 
 #include "device/cuda/cuda_memory_fixture.h"
@@ -78,13 +79,34 @@ TEST_F(CudaMemoryTest, ARequestIsMarkedInStreamsOfTheContextThatHasThePage) {
         GatedStreams& streams = *gated.client->gated_streams;
         std::atomic<std::uint32_t>& done = gated.page.marks[0].done;
         const Stream theirs = gated.stream_in(gated.foreign), ours = gated.stream_in(gated.own);
-        EXPECT_FALSE(streams.store_behind(theirs, done, 1));
-        EXPECT_TRUE(streams.store_behind(0, done, 2));
+        const auto store_behind = [&](Stream stream, std::uint32_t number) {
+            return streams.store_behind({&stream, 1}, done, number);
+        };
+        EXPECT_FALSE(store_behind(theirs, 1));
+        EXPECT_TRUE(store_behind(0, 2));
         EXPECT_EQ(gated.gpu.context_synchronize(), kSuccess);
         EXPECT_EQ(done, 2u);
         gated.make_current(gated.foreign);
-        EXPECT_FALSE(streams.store_behind(0, done, 3));
-        EXPECT_TRUE(streams.store_behind(ours, done, 4));
+        EXPECT_FALSE(store_behind(0, 3));
+        EXPECT_TRUE(store_behind(ours, 4));
+    });
+}
+
+TEST_F(CudaMemoryTest, ARequestIsDoneWhenAllItsStreamsAreAndNoneOfThemWaitsForAnother) {
+    in_process([] {
+        Gated gated;
+        std::atomic<std::uint32_t>& done = gated.page.marks[0].done;
+        const Stream slow = gated.stream_in(gated.own), fast = gated.stream_in(gated.own);
+        const auto handle = [](Stream stream) { return reinterpret_cast<cuda::Stream>(stream); };
+        ASSERT_EQ(gated.gpu.hold(handle(slow), 1), kSuccess);
+        for (const std::uint32_t number : {1u, 2u}) {
+            EXPECT_TRUE(gated.client->gated_streams->store_behind(std::array{slow, fast}, done, number));
+            EXPECT_EQ(gated.gpu.stream_synchronize(handle(fast)), kSuccess);
+            EXPECT_EQ(done, 0u);
+        }
+        ASSERT_EQ(gated.gpu.hold(handle(slow), 0), kSuccess);
+        EXPECT_EQ(gated.gpu.context_synchronize(), kSuccess);
+        EXPECT_EQ(done, 2u);
     });
 }
 

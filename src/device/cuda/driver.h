@@ -54,6 +54,7 @@ struct AccessDescription {
 inline constexpr int kHandleTypeDescriptor = 1;
 inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventWithoutTime = 2;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;  ///< the device may use the memory, too
 /// Of stream_wait_value: until (int32_t)(word - value) >= 0, word == value, or (word & value) != 0.
