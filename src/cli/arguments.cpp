@@ -47,7 +47,11 @@ nlohmann::ordered_json figures_json(const sim::Figures& f) {
             {"switches", f.switches},
             {"paged_mib", f.paged_mib},
             {"fairness", f.fairness},
-            {"memory_fairness", f.memory_fairness}};
+            {"memory_fairness", f.memory_fairness},
+            {"batch_progress", f.batch_progress},
+            {"request_mean_ms", f.request_mean_ms},
+            {"request_p50_ms", f.request_p50_ms},
+            {"request_p99_ms", f.request_p99_ms}};
 }
 
 }  // namespace salus::cli

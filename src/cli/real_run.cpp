@@ -371,6 +371,7 @@ Result<RealRun> run_for_real(const std::vector<sim::SimulatedJob>& jobs, const s
         position[i] = job;
         run.result.jobs[job] = recorded.value().result.jobs[i];
         run.result.jobs[job].arrival = arrivals[job];
+        run.result.jobs[job].iterations = jobs[job].iterations;
         if (jobs[job].command.empty()) continue;
         // A command that exits with 0 has done its work, however its process left the service.
         run.result.jobs[job].end = ensemble.ended(job);

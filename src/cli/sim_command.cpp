@@ -37,6 +37,8 @@ struct SimArguments {
     std::string paging = "on";
     std::string page_gbps = "12";
     std::string switch_us = "145";
+    std::string slice_us;
+    std::string seconds;
     std::string profile = "learned";
     std::string occupancy = "model";
     std::string think_ms = "job";
@@ -77,6 +79,11 @@ sim::SimulationOptions options_of(const SimArguments& a) {
     options.engine.page_bytes_per_s = 1e9 * number("--page-gbps", a.page_gbps, 1e-3, true, 1e6);
     options.switch_cost = seconds_of(1e-6 * number("--switch-us", a.switch_us, 0, true, 1e9));
     options.engine.min_turn = options.switch_cost * 100;  // so that switching costs at most 1 %
+    if (!a.slice_us.empty()) {
+        options.slice = seconds_of(1e-6 * number("--slice-us", a.slice_us, 1, true, 1e9));
+        if (options.switch_cost.ns == 0) throw UsageError{"--slice-us: slices need a --switch-us of more than 0"};
+    }
+    if (!a.seconds.empty()) options.lasts = seconds_of(number("--seconds", a.seconds, 0, false, 1e9));
     options.profiles_known = one_of("--profile", a.profile, "known", "learned");
     options.asynchronous = one_of("--gates", a.gates, "on", "off");
     options.engine.strict = true;
@@ -219,6 +226,9 @@ void add_sim_command(CLI::App& program, Action& action) {
     sim->add_option("--switch-us", a->switch_us, "Cost of a switch in microseconds; a turn lasts at least 100 of them")
         ->type_name("N")
         ->capture_default_str();
+    sim->add_option("--slice-us", a->slice_us, "The device works for one job at a time, in slices of so many microseconds")
+        ->type_name("N");
+    sim->add_option("--seconds", a->seconds, "End each job at its first boundary after so many seconds")->type_name("N");
     sim->add_option("--profile", a->profile, "known or learned: whether P and T are known on arrival")
         ->type_name("KIND")
         ->capture_default_str();

@@ -45,7 +45,8 @@ void Simulation::arrive(ClientId id) {
 
     c.orphaned = true;
     reattach(id);
-    if (c.here()) schedule(Pending::Kind::kBegin, id, job.startup);
+    c.asked_at = now() + job.startup;
+    if (c.here()) schedule(Pending::Kind::kBegin, id, job.requests_per_s > 0 ? pause_of(id) : job.startup);
 }
 
 /// What the client says about itself when it attaches, also again after the service was gone. As in the library.
@@ -295,6 +296,7 @@ void Simulation::end_leg(ClientId id) {
     stop_running(id);
     c.iterations += c.leg;
     result_.iterations += c.leg;
+    if (jobs_[index_of(id)].answers()) result_.latencies.push_back(now() - c.asked_at);
     c.phase = Phase::kOnHost;
     request_ends(id);
     SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
@@ -333,15 +335,25 @@ void Simulation::settle(ClientId id, bool drained) {
 
 void Simulation::after_boundary(ClientId id) {
     const SimulatedJob& job = jobs_[index_of(id)];
-    if (client(id).iterations == job.iterations) return leave(id);
-    if (job.think.ns > 0) {
-        const double mean_s = job.think.seconds();
-        return schedule(Pending::Kind::kBegin, id, job.random_think ? seconds_of(random_.exponential(mean_s)) : job.think);
-    }
+    if (client(id).iterations == job.iterations || is_over()) return leave(id);
+    if (job.think.ns > 0 || job.requests_per_s > 0) return schedule(Pending::Kind::kBegin, id, pause_of(id));
     if (options_.notice_delay_max.ns > 0 && random_.chance(0.5)) {  // so the service may hear of the boundary first
         return schedule(Pending::Kind::kBegin, id, draw(options_.notice_delay_max));
     }
     begin(id);
+}
+
+/// Until the client's thread begins its next iteration, which somebody asks for.
+Duration Simulation::pause_of(ClientId id) {
+    const SimulatedJob& job = jobs_[index_of(id)];
+    SimulatedClient& c = at(id);
+    if (job.requests_per_s > 0) {
+        c.asked_at = c.asked_at + seconds_of(random_.exponential(1 / job.requests_per_s));
+        return std::max(c.asked_at - now(), Duration{});
+    }
+    const Duration pause = job.random_think ? seconds_of(random_.exponential(job.think.seconds())) : job.think;
+    c.asked_at = now() + pause;
+    return pause;
 }
 
 // --------------------------------------------------------------------------------------------------------- messages

@@ -21,6 +21,7 @@ namespace {
 constexpr double kSecondsMax = 1e9;
 constexpr double kMillisecondsMax = kSecondsMax * 1e3;
 constexpr double kMebibytesMax = 1e9;
+constexpr double kRequestsPerSecondMax = 1e6;
 constexpr double kIterationsMax = 1e12;
 constexpr Duration kServiceMax = seconds(1'000'000'000);
 
@@ -43,6 +44,7 @@ struct Range {
     double high;
     bool whole = false;
     bool above_low = false;  ///< `low` itself is excluded
+    bool list = false;       ///< several of them, separated by blanks, none less than the one before
 };
 constexpr Range whole(double low, double high) { return {.low = low, .high = high, .whole = true}; }
 
@@ -50,6 +52,16 @@ std::string format_exactly(Duration time, Duration unit) {
     std::string fraction = fmt::format("{}", unit.ns + time.ns % unit.ns).substr(1);  // the leading 1 keeps its zeros
     fraction.erase(fraction.find_last_not_of('0') + 1);
     return fmt::format("{}{}{}", time.ns / unit.ns, fraction.empty() ? "" : ".", fraction);
+}
+
+std::string format_optional(std::optional<Duration> time) {
+    return time ? format_exactly(*time, milliseconds(1)) : std::string();
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+    std::vector<std::string_view> words = split(text, ' ');
+    std::erase_if(words, [](std::string_view word) { return trim(word).empty(); });
+    return words;
 }
 
 bool has_control_character(std::string_view text) {
@@ -120,6 +132,24 @@ constexpr auto kColumns = std::to_array<Column>({
      [](const SimulatedJob& job) { return fmt::format("{:d}", job.interactive); }},
     {"random_think", false, whole(0, 1), [](SimulatedJob& job, const Field& field) { job.random_think = field.number != 0; },
      [](const SimulatedJob& job) { return fmt::format("{:d}", job.random_think); }},
+    {"requests_per_s", false, Range{0, kRequestsPerSecondMax},
+     [](SimulatedJob& job, const Field& field) { job.requests_per_s = field.number; },
+     [](const SimulatedJob& job) { return fmt::format("{}", job.requests_per_s); }},
+    {"device_ms", false, Range{0, kMillisecondsMax},
+     [](SimulatedJob& job, const Field& field) { job.device_time = field.in(kMillisecond); },
+     [](const SimulatedJob& job) { return format_optional(job.device_time); }},
+    {"host_ms", false, Range{0, kMillisecondsMax},
+     [](SimulatedJob& job, const Field& field) { job.host_time = field.in(kMillisecond); },
+     [](const SimulatedJob& job) { return format_optional(job.host_time); }},
+    {"quantiles_ms", false, Range{.low = 1e-6, .high = kMillisecondsMax, .list = true},
+     [](SimulatedJob& job, const Field& field) {
+         for (std::string_view word : words_of(field.text)) job.quantiles.push_back(Field{word}.in(kMillisecond));
+     },
+     [](const SimulatedJob& job) {
+         std::string out;
+         for (Duration time : job.quantiles) out += (out.empty() ? "" : " ") + format_exactly(time, kMillisecond);
+         return out;
+     }},
     {"command",
      false,
      {},
@@ -175,10 +205,24 @@ std::string fault_of_number(std::string_view text, std::optional<double> number,
     return fmt::format("'{}' is not between {} and {}", shown(text), range.low, range.high);
 }
 
+/// The same for several numbers.
+std::string fault_of_list(std::string_view text, const Range& range) {
+    double before = range.low;
+    for (std::string_view word : words_of(text)) {
+        const std::optional<double> number = parse_number(word);
+        if (std::string fault = fault_of_number(word, number, range); !fault.empty()) return fault;
+        if (*number < before) return fmt::format("'{}' is less than the number before it", shown(word));
+        before = *number;
+    }
+    return {};
+}
+
 std::string set_field(SimulatedJob& job, const Column& column, std::string_view text) {
     if (!column.required && trim(text).empty()) return {};
     const std::optional<double> number = parse_number(text);
-    std::string fault = column.range ? fault_of_number(text, number, *column.range) : fault_of_text(text);
+    std::string fault = !column.range        ? fault_of_text(text)
+                        : column.range->list ? fault_of_list(text, *column.range)
+                                             : fault_of_number(text, number, *column.range);
     if (fault.empty()) column.set(job, {text, number.value_or(0)});
     return fault;
 }

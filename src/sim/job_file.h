@@ -4,9 +4,9 @@
 //   resnet50,0,1000,225.7,339,6217.6,
 //   "chat, small",12.5,400,18,71.7,512,10
 //
-// The header names the columns, in any order. The columns priority, weight, user, think_ms, startup_s, occupancy and command
-// are optional, and may be empty in a row: then the default holds. Blank lines and lines that start with '#' are skipped. A
-// field may stand in double quotes, with "" for a quote inside; it ends on its line.
+// The header names the columns, in any order. The columns after ephemeral_mib are optional (docs/simulator.md), and may be
+// empty in a row: then the default holds. Blank lines and lines that start with '#' are skipped. A field may stand in double
+// quotes, with "" for a quote inside; it ends on its line.
 #pragma once
 
 #include <span>

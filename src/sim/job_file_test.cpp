@@ -15,7 +15,9 @@ namespace {
 
 const std::string kHeader = "name,arrival_s,iterations,iteration_ms,persistent_mib,ephemeral_mib";
 const std::string kEveryHeader =
-    kHeader + ",priority,weight,user,think_ms,startup_s,occupancy,interactive,random_think,command";
+    kHeader +
+    ",priority,weight,user,think_ms,startup_s,occupancy,interactive,random_think,requests_per_s,device_ms,host_ms,"
+    "quantiles_ms,command";
 
 std::string error_of(std::string_view text) {
     const auto result = parse_job_file(text, "jobs.csv");
@@ -25,7 +27,8 @@ std::string error_of(std::string_view text) {
 /// Every member that has a column.
 auto columns(const SimulatedJob& j) {
     return std::tuple(j.name, j.arrival, j.iterations, j.iteration_time, j.persistent, j.ephemeral, j.priority, j.weight,
-                      j.user, j.think, j.startup, j.occupancy, j.interactive, j.random_think, j.command);
+                      j.user, j.think, j.startup, j.occupancy, j.interactive, j.random_think, j.requests_per_s,
+                      j.device_time, j.host_time, j.quantiles, j.command);
 }
 
 void expect_equal(std::span<const SimulatedJob> jobs, std::span<const SimulatedJob> expected) {
@@ -35,10 +38,11 @@ void expect_equal(std::span<const SimulatedJob> jobs, std::span<const SimulatedJ
 
 TEST(JobFile, ReadsEveryColumnInAnyOrder) {
     const auto jobs = parse_job_file(
-        "random_think,interactive,occupancy,startup_s,think_ms,user,weight,priority,"
+        "quantiles_ms,host_ms,device_ms,requests_per_s,random_think,interactive,occupancy,startup_s,think_ms,user,weight,"
+        "priority,"
         "ephemeral_mib,persistent_mib,iteration_ms,iterations,arrival_s,name\n"
-        "1,1,0.25,1.5,20,1000,2.5,-3,6217.5,339,225.7,1000,12.000000001,resnet50\n"
-        "0,0,1,0,0,4294967295,1,1000,0,0,0.000001,1e6,0,tiny\n",
+        "4.5  5 13.25,2.5,1.75,20,1,1,0.25,1.5,20,1000,2.5,-3,6217.5,339,225.7,1000,12.000000001,resnet50\n"
+        ",0,,0,0,0,1,0,0,4294967295,1,1000,0,0,0.000001,1e6,0,tiny\n",
         "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     SimulatedJob resnet;
@@ -55,17 +59,22 @@ TEST(JobFile, ReadsEveryColumnInAnyOrder) {
     resnet.startup = milliseconds(1500);
     resnet.occupancy = 0.25;
     resnet.interactive = resnet.random_think = true;
+    resnet.requests_per_s = 20;
+    resnet.device_time = microseconds(1750);
+    resnet.host_time = microseconds(2500);
+    resnet.quantiles = {microseconds(4500), milliseconds(5), microseconds(13'250)};
     SimulatedJob tiny;
     tiny.name = "tiny";
     tiny.iterations = 1'000'000;
     tiny.iteration_time = nanoseconds(1);
     tiny.priority = 1000;
     tiny.user = UserId{0xffffffff};
+    tiny.host_time = Duration{};
     expect_equal(jobs.value(), std::vector{resnet, tiny});
 }
 
 TEST(JobFile, OptionalColumnsAndEmptyFieldsKeepTheDefault) {
-    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,,,\n"}) {
+    for (const std::string& text : {kHeader + "\na,0,1,5,1,1\n", kEveryHeader + "\na,0,1,5,1,1,,,, ,\"\",,,,,,,,\n"}) {
         const auto jobs = parse_job_file(text, "jobs.csv");
         ASSERT_TRUE(jobs) << jobs.error();
         SimulatedJob expected;
@@ -123,6 +132,7 @@ TEST(JobFile, ErrorsOfTheHeader) {
         {"name,colour\n",
          "1: column 2 (colour): no such column; there are name, arrival_s, iterations, iteration_ms, persistent_mib, "
          "ephemeral_mib, priority, weight, user, think_ms, startup_s, occupancy, interactive, random_think, "
+         "requests_per_s, device_ms, host_ms, quantiles_ms, "
          "command"},
         {kHeader + ",\n", "1: column 7: it has no name"},
         {"name,user,\"name\"\n", "1: column 3 (name): it is column 1 already"},
@@ -201,18 +211,23 @@ TEST(JobFile, ErrorsOfOptionalColumns) {
         {"0,1,0,0,0,-1", "12 (occupancy): '-1' is not above 0 and at most 1"},
         {"0,1,0,0,0,1,2,", "13 (interactive): '2' is not between 0 and 1"},
         {"0,1,0,0,0,1,1,yes", "14 (random_think): 'yes' is not a number"},
+        {"0,1,0,0,0,1,1,1,-1", "15 (requests_per_s): '-1' is not between 0 and 1000000"},
+        {"0,1,0,0,0,1,1,1,1,1,1,4 x", "18 (quantiles_ms): 'x' is not a number"},
+        {"0,1,0,0,0,1,1,1,1,1,1,4 0", "18 (quantiles_ms): '0' is not between 1e-06 and 1000000000000"},
+        {"0,1,0,0,0,1,1,1,1,1,1,5 4", "18 (quantiles_ms): '4' is less than the number before it"},
     };
     for (auto [fields, error] : kCases) {
-        fields.append(static_cast<std::size_t>(8 - std::count(fields.begin(), fields.end(), ',')), ',');
+        fields.append(static_cast<std::size_t>(12 - std::count(fields.begin(), fields.end(), ',')), ',');
         EXPECT_EQ(error_of(kEveryHeader + "\na,0,3,5,1,1," + fields), "jobs.csv:2: column " + error) << fields;
     }
 }
 
 TEST(JobFile, TakesTheLargestFigures) {
-    const auto jobs = parse_job_file(kEveryHeader +
-                                         "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1,1,1,\n"
-                                         "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,0,0,\n",
-                                     "jobs.csv");
+    const auto jobs =
+        parse_job_file(kEveryHeader +
+                           "\na,1e9,1e12,0.001,1e9,1e9,-1000,1e6,4294967295,0.001,1e9,1,1,1,1e6,1e12,1e12,1e12,\n"
+                           "b,0,1,1e12,0,0,0,1e-6,0,1e12,0,1e-300,0,0,,,,,\n",
+                       "jobs.csv");
     ASSERT_TRUE(jobs) << jobs.error();
     const SimulatedJob& a = jobs.value()[0];
     const SimulatedJob& b = jobs.value()[1];
@@ -237,8 +252,9 @@ TEST(JobFile, WritesACsvForPeople) {
     job.occupancy = 0.1;
     job.interactive = true;
     job.command = "python a.py, b";
-    EXPECT_EQ(format_job_file({&job, 1}),
-              kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1,1,0,\"python a.py, b\"\n");
+    EXPECT_EQ(
+        format_job_file({&job, 1}),
+        kEveryHeader + "\n\"a, \"\"b\"\"\",1.5,20,225.7,339,6217.5,0,1,0,0,0.00000001,0.1,1,0,0,,,,\"python a.py, b\"\n");
 }
 
 TEST(JobFile, RoundTrip) {
@@ -264,6 +280,11 @@ TEST(JobFile, RoundTrip) {
         job.occupancy = 1.0 - random.uniform();
         job.interactive = random.chance(0.5);
         job.random_think = random.chance(0.5);
+        job.requests_per_s = random.between(0, 100);
+        if (random.chance(0.5)) job.device_time = Duration{random.integer(0, 1'000'000'000)};
+        if (random.chance(0.5)) job.host_time = Duration{random.integer(0, 1'000'000'000)};
+        for (auto count = random.below(4); count > 0; --count) job.quantiles.push_back({random.integer(1, 1'000'000'000)});
+        std::ranges::sort(job.quantiles);
         if (random.chance(0.5)) job.command = "run " + job.name;
     }
     const auto again = parse_job_file(format_job_file(jobs), "jobs.csv");

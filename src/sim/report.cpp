@@ -27,7 +27,8 @@ double quantile(std::vector<double> values, double share) {
 constexpr auto kNumbers = std::to_array<double Figures::*>(
     {&Figures::makespan_s, &Figures::mean_queue_s, &Figures::mean_completion_s, &Figures::p95_completion_s,
      &Figures::busy_share, &Figures::memory_peak_mib, &Figures::memory_static_mib, &Figures::switches, &Figures::paged_mib,
-     &Figures::fairness, &Figures::memory_fairness});
+     &Figures::fairness, &Figures::memory_fairness, &Figures::batch_progress, &Figures::request_mean_ms,
+     &Figures::request_p50_ms, &Figures::request_p99_ms});
 
 std::string format_seconds(double s) {
     if (s < 100) return fmt::format("{:.2f} s", s);
@@ -52,7 +53,7 @@ double jain_index(std::span<const double> shares) {
 }
 
 Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, const SimulationResult& result) {
-    std::vector<double> queue, completion, progress, memory;
+    std::vector<double> queue, completion, progress, batch_progress, memory, latencies_ms;
     Instant first = kNever;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         const JobResult& job = result.jobs[i];
@@ -61,9 +62,10 @@ Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, 
         const double took_s = (job.end - job.arrival).seconds();
         queue.push_back((job.first_run - job.arrival).seconds());
         completion.push_back(took_s);
-        const Duration alone =
-            jobs[i].service() + jobs[i].startup + jobs[i].think * static_cast<std::int64_t>(jobs[i].iterations - 1);
+        const auto iterations = static_cast<std::int64_t>(job.iterations);
+        const Duration alone = jobs[i].iteration_time * iterations + jobs[i].startup + jobs[i].think * (iterations - 1);
         progress.push_back(took_s > 0 ? alone.seconds() / took_s : 1.0);
+        if (!jobs[i].interactive) batch_progress.push_back(progress.back());
         memory.push_back(took_s > 0 ? job.memory_time_gib_s / took_s : 0.0);
     }
     Figures f;
@@ -79,6 +81,11 @@ Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, 
     f.paged_mib = result.statistics.paged.mib();
     f.fairness = jain_index(progress);
     f.memory_fairness = jain_index(memory);
+    for (Duration latency : result.latencies) latencies_ms.push_back(1e3 * latency.seconds());
+    f.batch_progress = mean(batch_progress);
+    f.request_mean_ms = mean(latencies_ms);
+    f.request_p50_ms = quantile(latencies_ms, 0.5);
+    f.request_p99_ms = quantile(latencies_ms, 0.99);
     return f;
 }
 

@@ -24,6 +24,10 @@ struct Figures {
     double paged_mib = 0;        ///< both directions
     double fairness = 0;         ///< Jain's index over jobs of (time alone / completion time)
     double memory_fairness = 0;  ///< Jain's index over jobs of (memory time / completion time)
+    double batch_progress = 0;   ///< mean over batch jobs of (time alone / completion time); 0: there are none
+    double request_mean_ms = 0;  ///< from the time at which a request comes to its answer; 0: there are none
+    double request_p50_ms = 0;
+    double request_p99_ms = 0;
 };
 
 Figures figures_of(std::string_view policy, std::span<const SimulatedJob> jobs, const SimulationResult& result);

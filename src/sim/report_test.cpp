@@ -105,5 +105,56 @@ TEST(Simulation, LanesThatRunTogetherSlowDownOnlyBeyondTheWholeDevice) {
     }
 }
 
+// Requests, ms, and the share of its rate that a training keeps beside them.
+class Requests : public ::testing::Test {
+protected:
+    Requests() : jobs_{job(0, 1'000'000, 0.030), job(0, 1'000'000, 0.005)} {
+        for (SimulatedJob& one : jobs_) one.ephemeral = mebibytes(100);
+        jobs_[0].host_time = milliseconds(15);
+        jobs_[1].interactive = true;
+        jobs_[1].requests_per_s = 20;
+        jobs_[1].device_time = milliseconds(1);
+        options_.profiles_known = true;
+        options_.slice = milliseconds(2);
+        options_.lasts = seconds(60);
+    }
+
+    std::vector<SimulatedJob> jobs_;
+    SimulationOptions options_;
+};
+
+TEST_F(Requests, AloneTakeTheTimesThatTheyDraw) {
+    jobs_.erase(jobs_.begin());
+    jobs_[0].quantiles = {milliseconds(4), milliseconds(6), milliseconds(20)};
+    jobs_[0].requests_per_s = 1;  // so seldom that hardly any waits for another
+    options_.lasts = seconds(5000);
+    const Figures f = run(jobs_, "fair", options_);
+    EXPECT_NEAR(f.request_p50_ms, 6, 0.5);
+    EXPECT_NEAR(f.request_mean_ms, (5 + 13) / 2.0, 1);
+    EXPECT_EQ(f.batch_progress, 0);
+}
+
+TEST_F(Requests, ThatComeWhileAnotherIsAnsweredWait) {
+    jobs_.erase(jobs_.begin());
+    jobs_[0].requests_per_s = 100;
+    // Half of the time is taken: the mean wait is half a request's time (M/D/1).
+    EXPECT_NEAR(run(jobs_, "fair", options_).request_mean_ms, 7.5, 0.4);
+}
+
+TEST_F(Requests, BesideASlicedTrainingAreLateByLessThanASliceAndTakeTheirDeviceTime) {
+    const Figures f = run(jobs_, "fair", options_);
+    EXPECT_GT(f.request_p50_ms, 5.5);
+    EXPECT_LT(f.request_p50_ms, 8);
+    EXPECT_LT(f.batch_progress, 1 - 0.020);
+    EXPECT_GT(f.batch_progress, 1 - 0.020 * 2);
+}
+
+TEST_F(Requests, WithGatesAreAsFastAsAloneAndTakeTheirWholeTime) {
+    options_.asynchronous = true;
+    const Figures f = run(jobs_, "fair", options_);
+    EXPECT_NEAR(f.request_p50_ms, 5, 0.3);
+    EXPECT_NEAR(f.batch_progress, 1 - 0.020 * 5, 0.02);
+}
+
 }  // namespace
 }  // namespace salus::sim

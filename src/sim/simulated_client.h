@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "shell/ports.h"
+#include "sim/sliced_device.h"
 #include "wire/control_page.h"
 #include "wire/messages.h"
 
@@ -102,6 +103,9 @@ struct SimulatedClient {
     std::uint64_t iterations = 0;  ///< completed in legs that have ended
     std::uint64_t leg = 0;         ///< iterations to run until the client next has something to do but run
     std::uint64_t published = 0;   ///< iterations of the leg that its page already counts
+    Duration iteration_time;       ///< of an iteration of this leg, alone
+    Instant asked_at{};            ///< when somebody asked for the present or next iteration
+    SlicedDevice::Work on_device;  ///< where the device works in slices: what is left of a leg that was interrupted
     double work_ns = 0;            ///< work done of this leg, at full speed; negative: the switch is still being paid for
     double rate = 1;
     Instant finish;  ///< end of the leg at the current rate

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,14 @@ struct SimulatedJob {
     std::string command;        ///< what `salus bench` runs; empty: a stand-in. The simulator does not use it
     bool interactive = false;   ///< its class, which it says when it attaches
     bool random_think = false;  ///< exponentially distributed with mean `think`: requests at random times
+    double requests_per_s = 0;  ///< come at random times, whether or not the last one was answered; 0: `think` decides
+
+    // Where the device works in slices (Note [Time slices] in sliced_device.h):
+    std::optional<Duration> device_time;  ///< of an iteration; else all of it
+    std::optional<Duration> host_time;    ///< in which its work is launched; else all of it
+    /// The time of an iteration alone at evenly spaced quantiles, from the least to the most. Each iteration draws its own,
+    /// and is launched in this time. Empty: always iteration_time.
+    std::vector<Duration> quantiles;
 
     // What the swarm adds.
     bool pageable = true;
@@ -46,6 +55,8 @@ struct SimulatedJob {
     Bytes context;               ///< device memory of its process beside the memory that it manages
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }
+    /// It waits for somebody who asks, and somebody waits for its answers.
+    bool answers() const { return interactive && (think.ns > 0 || requests_per_s > 0); }
 };
 
 }  // namespace salus::sim

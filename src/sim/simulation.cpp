@@ -46,6 +46,7 @@ Simulation::Simulation(const SimulationOptions& options, std::span<const Simulat
       policy_(&policy) {
     result_.jobs.resize(jobs.size());
     if (options_.tells_usage) world_.set_others(Bytes{});
+    if (options_.slice.ns > 0) sliced_.emplace(options_.slice, options_.switch_cost);
     start_service();
 }
 
@@ -109,13 +110,14 @@ bool Simulation::step() {
         return true;
     }
     const Instant finish = next_finish();
+    const Instant change = sliced_ ? sliced_->next_change() : kNever;
     const Instant pending = queue_.empty() ? kNever : queue_.top().at;
     const Instant tick_at = shell_ ? std::min({shell_->due(), next_poll(), std::max(look_at_requests_, now())}) : kNever;
-    const Instant next = std::min({finish, pending, tick_at});
+    const Instant next = std::min({finish, change, pending, tick_at});
     // The shell may look at stopped processes forever.
     constexpr std::size_t kIdleTicksMost = 50;
-    const bool only_looks =
-        finish == kNever && pending == kNever && idle_ticks_ > kIdleTicksMost && engine().deadline() == kNever;
+    const bool only_looks = finish == kNever && change == kNever && pending == kNever && idle_ticks_ > kIdleTicksMost &&
+                            engine().deadline() == kNever;
     if (next == kNever || only_looks) {
         // Nothing happens by itself, but a disturbance that was due after more events may still help.
         if (!more_to_come) return false;
@@ -125,6 +127,8 @@ bool Simulation::step() {
     world_.pass_time_until(next);
     if (next == finish) {
         end_leg(*std::find_if(runners_.begin(), runners_.end(), [&](ClientId id) { return client(id).finish == finish; }));
+    } else if (next == change) {
+        update_rates();
     } else if (next == pending) {
         const Pending due = queue_.top();
         queue_.pop();

@@ -2,7 +2,7 @@
 //
 // Only the world around them is simulated: processes and what they compute (clients.cpp), the device, connections and the
 // faults of all three (world.h). Clients share the device's speed: clients that run at once slow each other down only if
-// their occupancies add up to more than 1.
+// their occupancies add up to more than 1. Or the device works for one at a time, in slices (sliced_device.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "shell/shell.h"
 #include "sim/simulated_client.h"
 #include "sim/simulated_job.h"
+#include "sim/sliced_device.h"
 #include "sim/world.h"
 
 namespace salus::sim {
@@ -79,6 +80,8 @@ enum class Fault : std::uint8_t {
 struct SimulationOptions {
     EngineOptions engine;
     Duration switch_cost = microseconds(145);  ///< lost when a lane changes hands (H200 without MPS)
+    Duration slice;                            ///< if not 0, the device works in slices (Note [Time slices])
+    Duration lasts;                            ///< if not 0, jobs leave at their first boundary after this
     double map_us_per_mib = 1.1;               ///< import, map and set access of a lane (H200: 6.5 ms for 6 GiB)
     Duration answer_delay_max;                 ///< the swarm: clients answer requests after up to this time
     Duration gate_delay = microseconds(500);   ///< until a client's work comes to a gate that was closed
@@ -110,6 +113,7 @@ struct JobResult {
 
 struct SimulationResult {
     std::vector<JobResult> jobs;
+    std::vector<Duration> latencies;  ///< of requests, from the time at which they came
     Statistics statistics;
     Instant end;        ///< of the last job
     Duration busy;      ///< time with at least one iteration running, switching included
@@ -261,6 +265,8 @@ private:
     void end_leg(ClientId id);
     void settle(ClientId id, bool drained);
     void after_boundary(ClientId id);
+    Duration pause_of(ClientId id);
+    bool is_over() const { return options_.lasts.ns > 0 && now() >= Instant{} + options_.lasts; }
     void leave(ClientId id);
     void die(ClientId id, Outcome outcome);
     void finish(ClientId id, Outcome outcome);
@@ -290,7 +296,9 @@ private:
     void cut_leg(ClientId id);
     void stop_running(ClientId id);
     void resume_running(ClientId id);
+    Duration draw_iteration_time(const SimulatedJob& job);
     void update_rates();
+    void look_at_slices();
     void publish_iterations();
     double occupancy(ClientId id) const;
     Instant next_finish() const;
@@ -302,6 +310,7 @@ private:
     std::size_t services_ = 0;
     Random random_;
     World world_;
+    std::optional<SlicedDevice> sliced_;
     std::unique_ptr<shell::Shell> shell_;  ///< none while the service is down
     const Policy* policy_;                 ///< of the next service
     struct Recorded {
