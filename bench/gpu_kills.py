@@ -20,8 +20,7 @@ def _descendants(pid):
     return [pid for child in map(int, found) for pid in (child, *_descendants(child))]
 
 
-def _kill(victim, application, service):
-    program = _descendants(application.job.pid)
+def _kill(victim, program, service):
     now = time.monotonic()
     if victim == "stopped":
         for pid in program:
@@ -30,13 +29,13 @@ def _kill(victim, application, service):
         for pid in program:
             os.kill(pid, signal.SIGKILL)
     if victim in ("service", "both"):
-        os.kill(service.pid(), signal.SIGKILL)
+        os.kill(service, signal.SIGKILL)
     return now
 
 
 def kills(bench):
     """Each time a request begins, beside a training of many short iterations; one of the two, or both, dies in its middle."""
-    victims = [("application", "stopped", "service", "both")[i % 4] for i in range(4 if bench.tiny else TIMES)]
+    victims = [("application", "stopped", "service", "both")[i % 4] for i in range(8 if bench.tiny else TIMES)]
     tiny = ("--tiny",) if bench.tiny else ()
     took, not_closed = {}, 0
     with bench.service(lanes=None) as salus:
@@ -47,8 +46,10 @@ def kills(bench):
             say("kills: a job did not start")
             return 1
         for victim, application in zip(victims, applications):
-            if not eventually(lambda: salus.pid() and salus.rows(), 20):
-                say("kills: no service")
+            service = eventually(lambda: salus.rows() and salus.pid(), 20)
+            program = _descendants(application.job.pid)
+            if not service or not program:
+                say("kills: no service" if not service else "kills: %s is gone" % application.job.name)
                 return 1
             time.sleep(1)  # everybody is attached again
             if application.ask("answer", time.monotonic(), 1, 20, 1) is None:
@@ -60,13 +61,13 @@ def kills(bench):
             begin = time.monotonic()
             application.tell("hold", REQUEST_S)
             time.sleep(KILL_AFTER_S)
-            killed = _kill(victim, application, salus)
+            killed = _kill(victim, program, service)
             ends = training.answer(30)
             if ends is None:
                 bench.failed("kills", victim, training.job)
                 return 1
             if victim == "stopped":
-                for pid in _descendants(application.job.pid):
+                for pid in program:
                     os.kill(pid, signal.SIGCONT)
             before = max((at for at in ends if at < killed), default=begin)
             after = min((at for at in ends if at >= killed), default=float("inf"))
