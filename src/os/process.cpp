@@ -1,6 +1,7 @@
 #include "os/process.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,13 +59,10 @@ Duration cpu_time() {
 }
 
 std::uint64_t bytes_read_from_storage() {
-    const Result<std::string> account = read_file("/proc/self/io");
-    if (!account) return 0;
-    for (const std::string_view line : split(account.value(), '\n')) {
-        constexpr std::string_view kName = "read_bytes: ";
-        if (line.starts_with(kName)) return static_cast<std::uint64_t>(parse_integer(line.substr(kName.size())).value_or(0));
-    }
-    return 0;
+    constexpr std::uint64_t kUnit = 512;  // of ru_inblock, whatever the file system has
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_inblock) * kUnit;
 }
 
 bool is_stopped(int pid) {
