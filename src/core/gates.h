@@ -3,7 +3,9 @@
 // Note [When gates are closed]
 // While a request is in flight: a client beside the others (Note [Beside], turns.cpp) has begun to answer somebody, and has
 // not finished. Two limits keep the batch clients going, whatever requests do:
-// - of any second, gates are closed at most kBudget. Beyond that the device's own time slicing decides.
+// - of any second, gates are closed at most kBudget. Beyond that the device's own time slicing decides. If requests are in
+//   flight for longer than that, gates cannot serve them all, and the slowest are as slow as without: then kBudgetOfCrowd is
+//   enough to pay for the rest.
 // - they are closed at most kLongest at a time. A client that is stopped in mid-request looks like one that is slow.
 // After a limit they stay open until another request begins.
 //
@@ -20,23 +22,48 @@
 
 namespace salus {
 
-class Gates {
+/// For how long of the last second something was so.
+class TimeLately {
 public:
     static constexpr Duration kWindow = seconds(1);
+
+    bool is_on() const { return since_ != kNever; }
+    Instant since() const { return since_; }
+    void turn_on(Instant now);
+    void turn_off(Instant now);
+    Duration sum(Instant now) const;
+    Duration total(Instant now) const { return total_ + (is_on() ? now - since_ : Duration{}); }
+
+private:
+    friend class Saboteur;  // breaks it for the swarm's canaries: sim/saboteur.h
+
+    struct Span {
+        Instant from, to;
+    };
+    Instant since_ = kNever;
+    std::deque<Span> spans_;  ///< that ended within the window
+    Duration total_;
+};
+
+class Gates {
+public:
+    static constexpr Duration kWindow = TimeLately::kWindow;
     static constexpr Duration kBudget = milliseconds(250);
+    static constexpr Duration kBudgetOfCrowd = milliseconds(100);
     static constexpr Duration kLongest = milliseconds(120);
     static constexpr Duration kHold = milliseconds(1);
     static constexpr Duration kFetch = microseconds(300);
     static constexpr Duration kLeast = milliseconds(2);  ///< what must be left of the budget to close them
 
-    bool are_closed() const { return closed_since_ != kNever; }
-    /// A request is in flight for which they have not been closed, and opened again by a limit.
-    bool are_wanted() const { return wanted_; }
+    bool are_closed() const { return closed_.is_on(); }
+    /// Whether decide() has to be called: they are closed, or a request is in flight.
+    bool are_asked() const { return wanted_ || are_closed() || in_flight_.is_on(); }
     /// When they are to be looked at again, at the latest.
     Instant deadline() const;
-    /// Of the last second.
-    Duration closed_lately(Instant now) const;
-    Duration closed_in_total(Instant now) const;
+    Duration closed_lately(Instant now) const { return closed_.sum(now); }
+    Duration closed_in_total(Instant now) const { return closed_.total(now); }
+    /// Of any second, at the present rate of requests.
+    Duration budget(Instant now) const { return in_flight_.sum(now) > kBudget ? kBudgetOfCrowd : kBudget; }
 
     /// Another request has begun.
     void request_begins() { wanted_ = true; }
@@ -48,18 +75,11 @@ public:
 private:
     friend class Saboteur;  // breaks them for the swarm's canaries: sim/saboteur.h
 
-    struct Span {
-        Instant from, to;
-    };
-    void open(Instant now);
-
-    bool wanted_ = false;
-    Instant closed_since_ = kNever;
+    bool wanted_ = false;  ///< a request is in flight for which they have not been closed, and opened again by a limit
+    TimeLately closed_, in_flight_;
     Instant closed_until_ = kNever;  ///< at the latest
     Instant hold_until_{};
-    bool holds_ = false;       ///< closed for nobody but who may ask again
-    std::deque<Span> lately_;  ///< closed, within the last second
-    Duration total_;
+    bool holds_ = false;  ///< closed for nobody but who may ask again
 };
 
 }  // namespace salus

@@ -94,11 +94,32 @@ TEST_F(GatesTest, AreClosedForNoMoreThanTheBudgetOfAnySecond) {
         rig.pass(milliseconds(20));
     }
     EXPECT_LE(closed, Gates::kBudget) << "600 ms of requests within a second";
-    EXPECT_GE(closed, Gates::kBudget - Gates::kLeast - Gates::kFetch * 10) << "they are opened a moment after a request";
+    EXPECT_GE(closed, Gates::kBudget - milliseconds(30)) << "but for the request that showed that they are too many";
     EXPECT_FALSE(rig.are_closed());
     rig.pass(seconds(1));
     rig.request_begins();
     EXPECT_EQ(rig.gates(), "close ") << "another second";
+}
+
+TEST_F(GatesTest, AreClosedForLessWhereRequestsAreTooManyForThem) {
+    for (const bool crowd : {false, true}) {
+        GateRig rig;
+        Instant before_last_second{};
+        Duration closed_before;
+        for (int request = 0; request < 60; ++request) {  // 3 s, 20 a second
+            rig.request_begins();
+            rig.pass(milliseconds(crowd ? 35 : 11));
+            rig.request_ends();
+            rig.pass(milliseconds(crowd ? 15 : 39));
+            if (request != 39) continue;
+            before_last_second = rig.now;
+            closed_before = rig.engine.gates().closed_in_total(rig.now);
+        }
+        const Duration closed = rig.engine.gates().closed_in_total(rig.now) - closed_before;
+        ASSERT_EQ(rig.now - before_last_second, seconds(1));
+        if (crowd) EXPECT_LE(closed, Gates::kBudgetOfCrowd) << "700 ms of requests in each second";
+        else EXPECT_GE(closed, milliseconds(220)) << "for every request";
+    }
 }
 
 TEST_F(GatesTest, AreOpenedAfterAWhileThoughTheRequestDoesNotEnd) {

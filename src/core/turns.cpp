@@ -319,7 +319,7 @@ bool Engine::is_answering(const Client& client) const {
 }
 
 void Engine::decide_gates() {
-    if (!gates_.are_closed() && !gates_.are_wanted()) return;
+    if (!gates_.are_asked()) return;
     const auto clients = clients_.all();
     const bool in_flight = std::ranges::any_of(clients, [&](const Client* c) { return is_answering(*c); });
     const bool of_use = std::ranges::any_of(clients, [&](const Client* c) {

@@ -43,7 +43,7 @@ public:
         }
     }
 
-    void forget_budget() { engine_.gates_.lately_.clear(); }
+    void forget_budget() { engine_.gates_.closed_.spans_.clear(); }
 
 private:
     Engine& engine_;
