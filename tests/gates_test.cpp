@@ -125,6 +125,20 @@ TEST(RealGates, AProgramEndsWhileGatesAreClosed) {
     EXPECT_TRUE(machine.beat.goes_on(50));
 }
 
+TEST(RealGates, TheNextServiceClosesGatesToo) {
+    GatedMachine machine;
+    Process server = machine.server(/*request_ms=*/90, /*pause_ms=*/300);
+    EXPECT_TRUE(eventually([&] { return machine.closings() >= 1; })) << machine.status();
+    for (int restart = 0; restart < 2; ++restart) {
+        machine.service().signal(SIGKILL);
+        machine.service().wait();
+        if (restart % 2 == 0) machine.start_service();  // else one of the runners starts it
+        EXPECT_TRUE(eventually([&] { return machine.closings() >= 2; })) << machine.status();
+        EXPECT_TRUE(eventually([&] { return machine.beat.stands_still(milliseconds(40)); })) << machine.status();
+        EXPECT_TRUE(machine.beat.goes_on(20));
+    }
+}
+
 enum class Victim { kServer, kService, kBoth, kStoppedServer };
 
 /// Stops the victim while gates are closed. Returns after how long the training goes on.
