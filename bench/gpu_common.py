@@ -311,7 +311,8 @@ class Service(Plain):
         return json.loads(answer.stdout) if answer.returncode == 0 else []
 
     def log(self):
-        return self._daemon.out + self._daemon.err
+        """Also of services that `salus run` has started in its stead."""
+        return self._daemon.out + self._daemon.err + text_of(os.path.join(self.state, "salusd.log"))
 
     def hand_overs(self):
         """How often the device changed hands, so far."""

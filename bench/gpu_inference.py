@@ -139,7 +139,7 @@ def inference(bench):
     for number in range(bench.sets or 1):
         with contextlib.ExitStack() as stack:
             sets = {}
-            for name, way in list(_ways(bench).items())[:: 1 if number % 2 == 0 else -1]:
+            for name, way in list(_ways(bench).items())[:: -1 if number % 2 == 0 else 1]:
                 one = sets[name] = stack.enter_context(_set(bench, way(), "crowd-%d-%s" % (number, name.replace(" ", "-"))))
                 before, begin = device_memory_mib(bench.device), time.monotonic()
                 one.start_applications(names)

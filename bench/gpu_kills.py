@@ -55,8 +55,10 @@ def kills(bench):
             if application.ask("answer", time.monotonic(), 1, 20, 1) is None:
                 bench.failed("kills", victim, application.job)
                 continue
-            begin = time.monotonic() + 0.5
-            training.tell("train", begin + 1.5)
+            classes = {row["name"]: row["class"] for row in salus.rows()}
+            if classes.get(application.job.name) != "interactive":
+                say("kills: %s is %s" % (application.job.name, classes.get(application.job.name)))
+            training.tell("train", time.monotonic() + 2)
             time.sleep(0.5)
             begin = time.monotonic()
             application.tell("hold", REQUEST_S)

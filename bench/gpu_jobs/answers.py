@@ -2,7 +2,8 @@
 
 The line `answer BEGIN SECONDS RATE SEED` lets requests come at random times from BEGIN on, on the monotonic clock, RATE a second
 on average; the same SEED gives the same times. The answer has the time of each request from its arrival to its answer, ms, and the
-time in which one was being answered, s. `hold SECONDS` is one request that takes so long, by many calls. MODEL is one of torchvision, or of models.py.
+time in which one was being answered, s. `hold SECONDS` is one request that takes so long. MODEL is one of torchvision, or of
+models.py.
 """
 
 import argparse
@@ -27,6 +28,17 @@ def model_of(name, tiny):
     return torchvision.models.get_model(name, weights=None), torch.randn(1, 3, size, size)
 
 
+class Long(torch.nn.Module):
+    """A model whose call takes as long as it is told: one request."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs, end):
+        return len(repeat(lambda: self.model(inputs).sum().item(), end))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
@@ -37,9 +49,15 @@ def main():
     model, inputs = model_of(args.model, args.tiny)
     model, inputs = model.to(args.device).eval(), inputs.to(args.device)
 
+    long = Long(model)
+
     @torch.no_grad()
     def one():
         return model(inputs).sum().item()  # waits for the device
+
+    @torch.no_grad()
+    def hold(seconds):
+        return long(inputs, time.monotonic() + seconds)
 
     def answer(begin, seconds, rate, seed):
         arrivals = random.Random(int(seed))
@@ -58,7 +76,7 @@ def main():
     for _ in range(WARM_UP):
         one()
         time.sleep(0.05)
-    serve(args.pipes, {"answer": answer, "hold": lambda seconds: len(repeat(one, time.monotonic() + seconds))})
+    serve(args.pipes, {"answer": answer, "hold": hold})
 
 
 if __name__ == "__main__":
