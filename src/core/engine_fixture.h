@@ -292,6 +292,16 @@ inline EngineOptions small_device() {
     options.min_turn = kMinTurn;
     return options;
 }
+inline EngineOptions without_paging() {
+    EngineOptions options = small_device();
+    options.paging = false;
+    return options;
+}
+inline EngineOptions with_lanes_max(unsigned lanes_max) {
+    EngineOptions options = small_device();
+    options.lanes_max = lanes_max;
+    return options;
+}
 
 /// A driver under the policy of that name.
 struct Rig : Driver {
@@ -299,6 +309,24 @@ struct Rig : Driver {
         : Driver(options, *find_policy(policy), fallback_policy()) {}
 
     bool has_lane(ClientId id) const { return at(id).lane != kNoLane; }
+    /// With what of its present turn is not charged yet.
+    Duration attained(ClientId id) const {
+        const Client& client = at(id);
+        return client.facts.attained + (runs(id) ? now - client.charged_until : Duration{});
+    }
+    double virtual_time_s(ClientId id) const { return at(id).facts.virtual_time_s; }
+    /// What each of them attains in that time.
+    std::vector<double> shares_s(const std::vector<ClientId>& clients, Duration time) {
+        std::vector<double> shares;
+        for (const ClientId id : clients) shares.push_back(-attained(id).seconds());
+        play(time);
+        for (std::size_t i = 0; i < clients.size(); ++i) shares[i] += attained(clients[i]).seconds();
+        return shares;
+    }
+    void play_until_runs(ClientId id) {
+        for (int i = 0; i < 100 && !runs(id); ++i) play(milliseconds(5));
+        ASSERT_TRUE(runs(id));
+    }
 };
 
 }  // namespace salus
