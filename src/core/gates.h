@@ -7,7 +7,9 @@
 //   flight for longer than that, gates cannot serve them all, and the slowest are as slow as without: then kBudgetOfCrowd is
 //   enough to pay for the rest.
 // - they are closed at most kLongest at a time. A client that is stopped in mid-request looks like one that is slow.
-// After a limit they stay open until another request begins.
+// After a limit they stay open until another request begins. And they stay open if no batch client has anything on the
+// device: none runs, and none has run for kStillBusy. (A program that fetches its loss after each step is between two
+// iterations, and the device works for it.)
 //
 // A request that itself waits, for memory or for its lane, is not in flight: what it waits for may stand behind a gate. A
 // client that answers by many short calls (a text, word by word) has one request to the gates: they stay closed for kHold
@@ -53,6 +55,7 @@ public:
     static constexpr Duration kLongest = milliseconds(120);
     static constexpr Duration kHold = milliseconds(1);
     static constexpr Duration kFetch = microseconds(300);
+    static constexpr Duration kStillBusy = seconds(1);
     static constexpr Duration kLeast = milliseconds(2);  ///< what must be left of the budget to close them
 
     bool are_closed() const { return closed_.is_on(); }
@@ -69,7 +72,8 @@ public:
     void request_begins() { wanted_ = true; }
     /// A request has just ended. `soon`: the client asks again soon.
     void request_ends(bool soon, Instant now) { hold_until_ = std::max(hold_until_, now + (soon ? kHold : kFetch)); }
-    /// True: they were closed, or opened, by this. `in_flight`: any request is; `of_use`: a batch client runs.
+    /// True: they were closed, or opened, by this. `in_flight`: any request is; `of_use`: the device works for a batch
+    /// client.
     bool decide(bool in_flight, bool of_use, Instant now);
 
 private:

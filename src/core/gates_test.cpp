@@ -54,12 +54,21 @@ TEST_F(GatesTest, AreClosedWhileARequestIsInFlight) {
 TEST_F(GatesTest, StayOpenIfNobodyRunsWhoCouldBeStopped) {
     GateRig rig;
     rig.idle(rig.training);
+    rig.pass(Gates::kStillBusy);
     rig.request_begins();
     EXPECT_EQ(rig.gates(), "");
     rig.want(rig.training);
     EXPECT_EQ(rig.gates(), "close ") << "the request is still in flight";
-    rig.idle(rig.training);
+    rig.leave(rig.training);
     EXPECT_EQ(rig.gates(), "open ");
+}
+
+TEST_F(GatesTest, AreClosedForOneBetweenIterationsForWhomTheDeviceStillWorks) {
+    GateRig rig;
+    rig.idle(rig.training);
+    rig.pass(milliseconds(100));
+    rig.request_begins();
+    EXPECT_EQ(rig.gates(), "close ");
 }
 
 TEST_F(GatesTest, AreClosedForManyShortCallsAsForOneRequest) {

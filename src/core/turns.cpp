@@ -323,7 +323,9 @@ void Engine::decide_gates() {
     const auto clients = clients_.all();
     const bool in_flight = std::ranges::any_of(clients, [&](const Client* c) { return is_answering(*c); });
     const bool of_use = std::ranges::any_of(clients, [&](const Client* c) {
-        return c->turn() == Turn::kRunning && !is_beside(*c) && !c->facts.interactive && !c->stalled && !c->stopped;
+        const bool works =
+            c->turn() == Turn::kRunning || (c->turn() == Turn::kHoldingIdle && now_ - c->idle_since < Gates::kStillBusy);
+        return works && !is_beside(*c) && !c->facts.interactive && !c->stalled && !c->stopped;
     });
     if (!gates_.decide(in_flight, of_use, now_)) return;
     if (!gates_.are_closed()) return act(action::OpenGates{});

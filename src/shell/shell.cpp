@@ -174,6 +174,7 @@ void Shell::arm() {
 void Shell::look_at_requests(Session& session) {
     if (!session.requests.look(session.page->gates, now())) return;
     requests_changed_at_ = now();
+    if (session.requests.begun() > 0) look_who_runs_again();
     feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
 }
 
@@ -195,8 +196,22 @@ void Shell::look_at_all_requests() {
     for (const ClientId id : answering) {
         if (Session* session = find(id); session && engine_.find(id)) look_at_requests(*session);
     }
+    look_who_runs_again();
     // A client may have opened its gate meanwhile, to wait for its own work.
     if (engine_.gates().are_closed()) close_gates();
+}
+
+/// A client that keeps its grant between iterations begins the next one without a word to us. Gates are closed only if a
+/// batch client runs.
+void Shell::look_who_runs_again() {
+    if (engine_.gates().are_closed()) return;
+    std::vector<ClientId> run;
+    for (const auto& [id, session] : sessions_) {
+        const Client* client = session->arming.gates ? engine_.find(id) : nullptr;
+        if (client && client->turn() == Turn::kHoldingIdle && session->word().state == control::State::kRunning)
+            run.push_back(id);
+    }
+    for (const ClientId id : run) feed(event::Want{id});
 }
 
 /// Tells the engine how far the client has come since it last heard, if there is news.

@@ -184,6 +184,7 @@ private:
     void tell_of_others();
     void look_at_requests(Session& session);
     void look_at_all_requests();
+    void look_who_runs_again();
     Duration look_at_requests_every() const;
     void arm();
     void show_others(Session& session) const;

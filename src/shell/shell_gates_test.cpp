@@ -132,6 +132,21 @@ TEST_F(ShellGatesTest, AClientThatOpensItsGateMeanwhileFindsItClosedAgain) {
     EXPECT_TRUE(gate_of(server_).is_open());
 }
 
+TEST_F(ShellGatesTest, AClientThatRunsAgainWithoutAWordIsStoppedToo) {
+    const auto set = [&](control::State state) {
+        control::Word word = training_->word();
+        word.state = state;
+        training_->page->word = control::pack(word);
+    };
+    set(control::State::kIdle);
+    attach(3, /*interactive=*/true);  // whoever wants to run has the service look at the holders
+    ASSERT_EQ(shell_.engine().find(training_->id)->turn(), Turn::kHoldingIdle);
+    pass(Gates::kStillBusy * 2);
+    set(control::State::kRunning);
+    ask();
+    EXPECT_FALSE(gate_of(training_).is_open());
+}
+
 TEST_F(ShellGatesTest, TheGateOfAClientThatCannotBeReachedStaysOpen) {
     ask();
     ASSERT_FALSE(gate_of(training_).is_open());
