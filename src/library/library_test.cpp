@@ -1,7 +1,11 @@
 // The C interface of libsalus.so: the results of calls in a wrong order, with null pointers or from several threads at once.
+#include <pthread.h>
+
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -340,6 +344,24 @@ TEST_F(LibraryTest, AForkGoesOnWhoseClientIsDetached) {
         session_.reset();
     }
     ends = true;
+}
+
+/// What happens while fork() is about to make the child. Our handler is registered before the library's own, so that it
+/// comes after that one.
+std::function<void()> midway_in_fork;
+const int midway = ::pthread_atfork(
+    [] {
+        if (midway_in_fork) std::exchange(midway_in_fork, nullptr)();
+    },
+    nullptr, nullptr);
+
+TEST_F(LibraryTest, AChildIsNotSharedWhoseParentAttachedWhileItWasMade) {
+    ASSERT_EQ(midway, 0);
+    attach();
+    EXPECT_EQ(salus_detach(std::exchange(client_, nullptr)), SALUS_OK);
+    midway_in_fork = [&] { attach(); };
+    EXPECT_TRUE(in_a_child([&] { return !is_shared() && works(); }));
+    EXPECT_TRUE(is_shared());
 }
 
 TEST_F(LibraryTest, AChildIsNotSharedAndMayAttachForItself) {
