@@ -1,6 +1,8 @@
 // The C interface of libsalus.so: the results of calls in a wrong order, with null pointers or from several threads at once.
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -326,6 +328,34 @@ TEST_F(LibraryTest, ALaunchGoesOnWhoseClientIsDetached) {
         if (salus_detach(client_) != SALUS_OK) return false;
         ends = true;
         return true;
+    }));
+}
+
+TEST_F(LibraryTest, LaunchesOfTheNextClientComeToTakeTurnsAsWell) {
+    std::array waits{os::make_signal_pair(), os::make_signal_pair()};
+    const auto service = std::async(std::launch::async, [&] {
+        for (const auto& waited : waits) {
+            Session session = service_.admit();
+            EXPECT_TRUE(session.waits());
+            EXPECT_TRUE(os::signal_through(waited->first.get()));
+            session.hear<wire::Leave>();
+        }
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        const shim::ClientSide& shim = *salus_shim_link(shim::kLinkVersion);
+        std::atomic<bool> ends{false};
+        std::jthread launches([&] {
+            while (!ends) {
+                shim.launch_begins(nullptr);
+                shim.launch_ends();
+            }
+        });
+        const bool both = std::ranges::all_of(waits, [&](const auto& waited) {
+            return salus_attach(nullptr, &client_) == SALUS_OK &&
+                   os::readable_within(waited->second.get(), client::test::kPatience) && salus_detach(client_) == SALUS_OK;
+        });
+        ends = true;
+        return both;
     }));
 }
 

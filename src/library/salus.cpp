@@ -206,7 +206,9 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
     salus_options all{};
     if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
     try {
-        return attach(identity_from(all), client);
+        const salus_status status = attach(identity_from(all), client);
+        if (status == SALUS_OK) salus::library::adaptor_has_attached();
+        return status;
     } catch (const std::exception& error) {
         return failed(SALUS_SYSTEM, error.what());
     }
