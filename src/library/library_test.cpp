@@ -331,6 +331,33 @@ TEST_F(LibraryTest, ALaunchGoesOnWhoseClientIsDetached) {
     }));
 }
 
+TEST_F(LibraryTest, AProcessMayDetachWhileItsLaunchesHaveTheTurn) {
+    auto holds = os::make_signal_pair();
+    ASSERT_TRUE(holds);
+    const auto service = std::async(std::launch::async, [&] {
+        Session session = service_.admit();
+        EXPECT_TRUE(session.grant(kRoomForAll));
+        EXPECT_TRUE(client::test::eventually([&] { return session.word().state == control::State::kRunning; }));
+        EXPECT_TRUE(os::signal_through(holds->first.get()));
+        session.hear<wire::Leave>();
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        const shim::ClientSide& shim = *salus_shim_link(shim::kLinkVersion);
+        if (salus_attach(nullptr, &client_) != SALUS_OK) return false;
+        std::atomic<bool> ends{false};
+        std::jthread launches([&] {
+            while (!ends) {
+                shim.launch_begins(nullptr);
+                shim.launch_ends();
+            }
+        });
+        const bool held = os::readable_within(holds->second.get(), client::test::kPatience);
+        const bool detached = salus_detach(client_) == SALUS_OK;
+        ends = true;
+        return held && detached;
+    }));
+}
+
 TEST_F(LibraryTest, LaunchesOfTheNextClientComeToTakeTurnsAsWell) {
     std::array waits{os::make_signal_pair(), os::make_signal_pair()};
     const auto service = std::async(std::launch::async, [&] {
