@@ -1,5 +1,7 @@
 // The changes to whole windows, under Memory's changes_: evacuation, mapping of lanes, paging, fork.
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "client/memory.h"
@@ -213,10 +215,10 @@ void Memory::after_fork_in_parent() {
     changes_.unlock();
 }
 
+/// Without before_fork(), if the client was attached after that: then threads that the child does not have may hold the
+/// locks.
 void Memory::after_fork_in_child() {
-    deferred_mutex_.unlock();
-    books_.unlock();
-    changes_.unlock();
+    for (std::mutex* const mutex : {&deferred_mutex_, &books_, &changes_}) std::construct_at(mutex);
     device_.lane->after_fork_in_child();
     if (device_.pager) device_.pager->after_fork_in_child();
 }

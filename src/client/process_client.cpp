@@ -194,10 +194,14 @@ Result<bool> ProcessClient::attach() {
     return Error{"cannot start the helper thread"};
 }
 
+/// Launches are no reason to stay: they have nothing in a lane, and one may be stuck.
 bool ProcessClient::detach() {
     if (turns_ && !alone_ && !in_child_) {
-        const control::Word word = turns_->word();
-        if (word.state == control::State::kRunning || word.state == control::State::kBoundary) return false;
+        const bool by_launches = by_launches_;
+        take_turns_by_launches(false);
+        const control::State state = turns_->word().state;
+        const bool inside = state == control::State::kRunning || state == control::State::kBoundary;
+        if (inside && !(by_launches && !has_begun_)) return false;
         if (gates_) gates_->stay_open();
         if (device_) device_->fences->drain();
         if (memory_) memory_->unmap_lane();  // another client gets the lane's memory at once

@@ -12,19 +12,27 @@ namespace {
 struct UseMark {
     std::atomic<unsigned> uses{0};         ///< nested; stored by its thread alone
     std::atomic<bool> is_of_thread{true};  ///< else the next thread takes it
+    bool goes_back = false;                ///< when its use ends: its thread is about to end; for this thread alone
     UseMark* next = nullptr;
 };
 std::atomic<UseMark*> all_use_marks{nullptr};  ///< none is ever freed
 constinit thread_local UseMark* own_use_mark = nullptr;
 
+void return_use_mark() {
+    UseMark* const mark = std::exchange(own_use_mark, nullptr);
+    if (!mark) return;
+    mark->uses.store(0, std::memory_order_release);
+    mark->is_of_thread.store(false, std::memory_order_release);
+}
+
+constinit thread_local bool thread_ends = false;  ///< its objects do, and some may use the client even now
+
 struct ReturnsUseMark {
     bool is_due = false;
 
     ~ReturnsUseMark() {
-        UseMark* const mark = std::exchange(own_use_mark, nullptr);
-        if (!mark) return;
-        mark->uses.store(0, std::memory_order_release);
-        mark->is_of_thread.store(false, std::memory_order_release);
+        thread_ends = true;
+        return_use_mark();
     }
 };
 thread_local ReturnsUseMark returns_use_mark;  // from the thread's first use on
@@ -41,7 +49,8 @@ UseMark& take_use_mark() {
         while (!all_use_marks.compare_exchange_weak(mark->next, mark)) {}
     }
     own_use_mark = mark;
-    returns_use_mark.is_due = true;
+    mark->goes_back = thread_ends;
+    if (!thread_ends) returns_use_mark.is_due = true;
     return *mark;
 }
 
@@ -55,7 +64,10 @@ void begin_use() {
 
 void end_use() {
     UseMark& mark = *own_use_mark;
-    mark.uses.store(mark.uses.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    const unsigned left = mark.uses.load(std::memory_order_relaxed) - 1;
+    mark.uses.store(left, std::memory_order_release);
+    if (mark.goes_back && left == 0) [[unlikely]]
+        return_use_mark();
 }
 
 bool wait_for_users(Duration at_most) {
@@ -78,6 +90,12 @@ void forget_other_users() {
         mark->uses = 0;
         mark->is_of_thread = false;
     }
+}
+
+std::size_t count_use_marks() {
+    std::size_t count = 0;
+    for (const UseMark* mark = all_use_marks.load(); mark; mark = mark->next) ++count;
+    return count;
 }
 
 }  // namespace salus::client

@@ -10,6 +10,8 @@
 // thread that runs.
 #pragma once
 
+#include <cstddef>
+
 #include "base/time.h"
 
 namespace salus::client {
@@ -24,5 +26,8 @@ bool wait_for_users(Duration at_most);
 
 /// In a child of fork(): the other threads are not there.
 void forget_other_users();
+
+/// For tests: how many marks there are. Threads take those that others have returned, and none is ever freed.
+std::size_t count_use_marks();
 
 }  // namespace salus::client

@@ -40,6 +40,29 @@ TEST(UseMarks, OfTheCallerAndOfThreadsThatHaveEndedCountForNothing) {
     end_use();
 }
 
+// Of the objects of a thread, the first ones end last: they may destroy a stream, for example.
+TEST(UseMarks, OfThreadsThatUseTheClientWhenTheyEndGoBack) {
+    struct UsesItAtTheEnd {
+        bool is_due = false;
+        ~UsesItAtTheEnd() {
+            begin_use();
+            end_use();
+        }
+    };
+    const auto run_a_thread = [] {
+        std::jthread([] {
+            thread_local UsesItAtTheEnd first;
+            first.is_due = true;
+            begin_use();
+            end_use();
+        });
+    };
+    run_a_thread();
+    const std::size_t before = count_use_marks();
+    for (int i = 0; i < 10; ++i) run_a_thread();
+    EXPECT_EQ(count_use_marks(), before);
+}
+
 TEST(UseMarks, OfThreadsThatAChildDoesNotHaveCountForNothing) {
     test::Gate gate;
     std::jthread user([&] {

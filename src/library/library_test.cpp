@@ -1,7 +1,13 @@
 // The C interface of libsalus.so: the results of calls in a wrong order, with null pointers or from several threads at once.
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -325,6 +331,61 @@ TEST_F(LibraryTest, ALaunchGoesOnWhoseClientIsDetached) {
     }));
 }
 
+TEST_F(LibraryTest, AProcessMayDetachWhileItsLaunchesHaveTheTurn) {
+    auto holds = os::make_signal_pair();
+    ASSERT_TRUE(holds);
+    const auto service = std::async(std::launch::async, [&] {
+        Session session = service_.admit();
+        EXPECT_TRUE(session.grant(kRoomForAll));
+        EXPECT_TRUE(client::test::eventually([&] { return session.word().state == control::State::kRunning; }));
+        EXPECT_TRUE(os::signal_through(holds->first.get()));
+        session.hear<wire::Leave>();
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        const shim::ClientSide& shim = *salus_shim_link(shim::kLinkVersion);
+        if (salus_attach(nullptr, &client_) != SALUS_OK) return false;
+        std::atomic<bool> ends{false};
+        std::jthread launches([&] {
+            while (!ends) {
+                shim.launch_begins(nullptr);
+                shim.launch_ends();
+            }
+        });
+        const bool held = os::readable_within(holds->second.get(), client::test::kPatience);
+        const bool detached = salus_detach(client_) == SALUS_OK;
+        ends = true;
+        return held && detached;
+    }));
+}
+
+TEST_F(LibraryTest, LaunchesOfTheNextClientComeToTakeTurnsAsWell) {
+    std::array waits{os::make_signal_pair(), os::make_signal_pair()};
+    const auto service = std::async(std::launch::async, [&] {
+        for (const auto& waited : waits) {
+            Session session = service_.admit();
+            EXPECT_TRUE(session.waits());
+            EXPECT_TRUE(os::signal_through(waited->first.get()));
+            session.hear<wire::Leave>();
+        }
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        const shim::ClientSide& shim = *salus_shim_link(shim::kLinkVersion);
+        std::atomic<bool> ends{false};
+        std::jthread launches([&] {
+            while (!ends) {
+                shim.launch_begins(nullptr);
+                shim.launch_ends();
+            }
+        });
+        const bool both = std::ranges::all_of(waits, [&](const auto& waited) {
+            return salus_attach(nullptr, &client_) == SALUS_OK &&
+                   os::readable_within(waited->second.get(), client::test::kPatience) && salus_detach(client_) == SALUS_OK;
+        });
+        ends = true;
+        return both;
+    }));
+}
+
 // ----------------------------------------------------------------------------------------------------------------- fork
 
 TEST_F(LibraryTest, AForkGoesOnWhoseClientIsDetached) {
@@ -340,6 +401,24 @@ TEST_F(LibraryTest, AForkGoesOnWhoseClientIsDetached) {
         session_.reset();
     }
     ends = true;
+}
+
+/// What happens while fork() is about to make the child. Our handler is registered before the library's own, so that it
+/// comes after that one.
+std::function<void()> midway_in_fork;
+const int midway = ::pthread_atfork(
+    [] {
+        if (midway_in_fork) std::exchange(midway_in_fork, nullptr)();
+    },
+    nullptr, nullptr);
+
+TEST_F(LibraryTest, AChildIsNotSharedWhoseParentAttachedWhileItWasMade) {
+    ASSERT_EQ(midway, 0);
+    attach();
+    EXPECT_EQ(salus_detach(std::exchange(client_, nullptr)), SALUS_OK);
+    midway_in_fork = [&] { attach(); };
+    EXPECT_TRUE(in_a_child([&] { return !is_shared() && works(); }));
+    EXPECT_TRUE(is_shared());
 }
 
 TEST_F(LibraryTest, AChildIsNotSharedAndMayAttachForItself) {

@@ -38,6 +38,9 @@ private:
     client::ProcessClient* client_ = nullptr;
 };
 
+/// Another adaptor has attached than attach_without_memory(): whether it shows iterations is to be seen (shim_link.cpp).
+void adaptor_has_attached();
+
 /// Attaches a client that leaves its memory to the program, of which it holds so much by now. nullptr: it cannot be, and
 /// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: current_context().
 salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not);

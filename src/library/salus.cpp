@@ -91,15 +91,18 @@ constinit thread_local salus_client* forks_with = nullptr;  ///< another thread 
 
 void before_fork() {
     salus::client::begin_use();
-    forks_with = the_client();
+    forks_with = salus::library::attached_client();
     if (forks_with) forks_with->client.before_fork();
 }
 void after_fork_in_parent() {
     if (forks_with) forks_with->client.after_fork_in_parent();
     salus::client::end_use();
 }
+/// While the child was made, another thread may have attached, or may have been about to.
 void after_fork_in_child() {
     if (forks_with) forks_with->client.after_fork_in_child();
+    salus_client* const now = the_client();
+    if (now && now != forks_with) now->client.after_fork_in_child();
     salus::client::end_use();
     salus::client::forget_other_users();
 }
@@ -203,7 +206,9 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
     salus_options all{};
     if (options) std::memcpy(&all, options, std::min(options->size, sizeof all));
     try {
-        return attach(identity_from(all), client);
+        const salus_status status = attach(identity_from(all), client);
+        if (status == SALUS_OK) salus::library::adaptor_has_attached();
+        return status;
     } catch (const std::exception& error) {
         return failed(SALUS_SYSTEM, error.what());
     }

@@ -4,6 +4,7 @@
 // - A process with no adaptor: from its first launch or allocation on. It attaches then, in the context that is current.
 // - A process whose adaptor has attached, but has shown no iteration for kPatience after the first launch: it computes
 //   without models (a Triton program that borrows torch's tensors, for one). When its first iteration comes, that is over.
+//   A process that detaches and attaches again is looked at anew.
 // - Processes that wait for each other on the device take their turns together, as the crew of their job: ranks under one
 //   launcher, and those that exchange memory or events (Note [Crews] in core/crews.cpp). Where they cannot, they take no
 //   turns: with an adaptor, outside of a job, or with ranks on other machines, which wait for turns of their own.
@@ -262,6 +263,12 @@ const shim::ClientSide kClientSide{.launch_begins = launch_begins,
                                    .exchanges = exchanges};
 
 }  // namespace
+
+/// What was decided was for the client that it detached before, if there was one.
+void adaptor_has_attached() {
+    first_launch_ns = 0;
+    for (Role before : {Role::kByLaunches, Role::kUngated}) role.compare_exchange_strong(before, Role::kByAdaptor);
+}
 
 Holdings& holdings() {
     static Holdings& all = *new Holdings(limit_from_environment());  // programs free memory until their very end

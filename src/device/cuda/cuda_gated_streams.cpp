@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_windows.h"
+#include "os/thread.h"
 
 namespace salus::device {
 namespace {
@@ -91,6 +92,7 @@ private:
     struct Measure {
         cuda::Event from = nullptr, to = nullptr;
         unsigned launches = 0;  ///< between them
+        int thread = 0;         ///< that recorded `from`, if its own default stream is meant
         enum class Stage : std::uint8_t { kIdle, kBegun, kInFlight } stage = Stage::kIdle;
 
         void destroy(const cuda::Driver& driver) {
@@ -115,6 +117,8 @@ private:
 
     /// One of the handles that mean a stream of the context that is current: the default one, and the calling thread's own.
     static bool is_default(cuda::Stream stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+
+    static bool is_own_of_thread(cuda::Stream stream) { return reinterpret_cast<std::uintptr_t>(stream) == 2; }
 
     /// Another context, perhaps on another device, does not have our page.
     bool is_of_our_context(cuda::Stream stream) const {
@@ -155,6 +159,9 @@ private:
             if (!event && driver().event_create(&event, 0) != cuda::kSuccess) return false;
             return driver().event_record(event, stream) == cuda::kSuccess;
         };
+        // One handle means another stream in each thread, which may be far ahead or behind.
+        const int thread = is_own_of_thread(stream) ? os::this_thread() : 0;
+        if (m.stage == Stage::kBegun && m.thread != thread) m.stage = Stage::kIdle;
         if (m.stage == Stage::kBegun) {
             m.launches = track.launches;
             m.stage = record(m.to) ? Stage::kInFlight : Stage::kIdle;
@@ -166,7 +173,10 @@ private:
             if (status == cuda::kSuccess && driver().event_elapsed(&ms, m.from, m.to) == cuda::kSuccess)
                 learn(track, ms * 1000 / static_cast<float>(m.launches));
         }
-        if (m.stage == Stage::kIdle && record(m.from)) m.stage = Stage::kBegun;
+        if (m.stage == Stage::kIdle && record(m.from)) {
+            m.stage = Stage::kBegun;
+            m.thread = thread;
+        }
     }
 
     /// A closed gate, or a host that is late, makes launches look long: one sample does not count for much.

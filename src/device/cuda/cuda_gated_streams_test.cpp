@@ -1,6 +1,7 @@
 // Gates and marks of requests in the streams of a GPU.
 #include <array>
 #include <atomic>
+#include <thread>
 
 #include "device/cuda/cuda_memory_fixture.h"
 
@@ -70,6 +71,28 @@ TEST_F(CudaMemoryTest, OfADefaultStreamTheContextThatIsCurrentTells) {
         gated.make_current(gated.own);
         gated.pass(0);
         EXPECT_TRUE(gated.stands_still(0));
+    });
+}
+
+// One handle means another stream in each thread.
+TEST_F(CudaMemoryTest, TheTimeBetweenGatesIsMeasuredInOneThreadsOwnStream) {
+    in_process([] {
+        constexpr Stream kOwn = 2;
+        Gated gated;
+        gated.page.open();
+        gated.make_current(gated.own);
+        auto* const own = reinterpret_cast<cuda::Stream>(kOwn);
+        ASSERT_EQ(gated.gpu.hold(own, 1), kSuccess);
+        const unsigned before = gated.pass(kOwn);
+        std::jthread([&] {  // it is ahead of the first one
+            gated.make_current(gated.own);
+            gated.pass(kOwn);
+            EXPECT_EQ(gated.gpu.stream_synchronize(own), kSuccess);
+        })
+            .join();
+        ASSERT_EQ(gated.gpu.hold(own, 0), kSuccess);
+        EXPECT_EQ(gated.gpu.stream_synchronize(own), kSuccess);
+        EXPECT_EQ(gated.pass(kOwn), before) << "nothing is known of the launches' time";
     });
 }
 
