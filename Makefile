@@ -72,6 +72,7 @@ bench: build torch
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 	@bench/torch
 	@bench/evaluate
+	@bench/predict
 
 format: setup
 	@clang-format -i $(SOURCES)
