@@ -42,6 +42,8 @@ public:
     }
     /// The stream is about to be destroyed.
     void stream_ends(device::Stream stream);
+    /// A context is gone, and its streams with it.
+    void context_ended() { streams_ended_.fetch_add(1, std::memory_order_relaxed); }
 
     using Request = std::optional<attachment::RequestMarks::Mark>;
     /// The calling thread begins to answer. Signal the service then. Nothing: nobody wants to know.

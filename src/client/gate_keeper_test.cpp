@@ -115,6 +115,16 @@ TEST_F(GateKeeperTest, LeavesAStreamAloneThatHasEnded) {
     EXPECT_EQ(streams.stored.size(), 1u);
 }
 
+TEST_F(GateKeeperTest, LeavesStreamsAloneWhoseContextMayBeGone) {
+    keeper.arm(false, true);
+    const auto request = keeper.request_begins();
+    keeper.launch(1);
+    keeper.context_ended();
+    keeper.request_ends(*request);
+    EXPECT_TRUE(streams.stored.empty());
+    EXPECT_FALSE(anything_in_flight());
+}
+
 TEST_F(GateKeeperTest, IsArmedWhileThreadsLaunchAndDestroyStreams) {
     std::atomic<bool> ends{false};
     std::jthread program([&] {

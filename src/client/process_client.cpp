@@ -517,6 +517,10 @@ void ProcessClient::stream_ends(device::Stream stream) {
     if (device_->pace) device_->pace->forget(stream);
 }
 
+void ProcessClient::context_ended() {
+    if (!in_child_ && gates_) gates_->context_ended();
+}
+
 // Note [Signals while a launch waits]
 // A thread that waits inside a call of the driver cannot handle a signal as its program would: Python's handlers run between
 // bytecodes, perhaps in another thread, which waits for this launch. So a launch goes ahead without its turn soon after a

@@ -98,6 +98,8 @@ public:
     void launch_ends() { launches_.end(); }
     /// It is about to be destroyed.
     void stream_ends(device::Stream stream);
+    /// A context of the program is gone, and its streams with it.
+    void context_ended();
     /// So much the program has taken from the driver itself.
     void holds(std::uint64_t bytes);
     /// The memory that the job may have, and what the others have; nothing without a service.

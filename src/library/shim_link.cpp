@@ -219,6 +219,7 @@ void context_ended(void* context) {
     if (is_child) return;
     holdings().drop_all_of(context);
     tell_holdings();
+    if (const ClientInUse client; client) client->context_ended();
 }
 
 void memory_info(std::uint64_t* free, std::uint64_t* total) {
