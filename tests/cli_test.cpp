@@ -58,6 +58,15 @@ TEST(CommandLine, TheVersionIsThatOfTheFile) {
     std::string version;
     std::ifstream(SALUS_SOURCE_DIR "/VERSION") >> version;
     EXPECT_EQ(salus_command("--version").out, "salus " + version + "\n");
+    EXPECT_EQ(salus_command("version").out, "salus " + version + "\n");
+}
+
+TEST(CommandLine, HelpIsTheSameAsACommandAndAsAnOption) {
+    for (const std::string command : {"", "run", "kill", "sim", "sim fuzz", "history clear"}) {
+        const Outcome help = salus_command("help " + command);
+        EXPECT_EQ(help.status, 0) << help.err;
+        EXPECT_EQ(help.out, salus_command(command + " --help").out) << command;
+    }
 }
 
 TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
@@ -73,6 +82,8 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
     const std::vector<Case> cases = {
         {"", "A subcommand is required"},
         {"bogus", "there is no command 'bogus'"},
+        {"help polcy", "there is no command 'polcy'"},
+        {"help sim nix", "there is no command 'nix'"},
         {"--nonsense", "there is no option '--nonsense'"},
         {"run --weight 1e-300 -- true", "--weight must be from 0.000001 to 1000000; got '1e-300'"},
         {"run --weight 0 -- true", "--weight must be from 0.000001 to 1000000; got '0'"},

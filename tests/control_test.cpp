@@ -165,11 +165,80 @@ TEST_F(Control, AServiceThatRefusesItsOptionsIsStatusTwo) {
     EXPECT_NE(start.output().find("there is no policy 'nope'"), std::string::npos) << start.output();
 }
 
+// -------------------------------------------------------------------------------------------------------- wait, kill
+
+TEST_F(Control, WaitEndsWithTheStatusOfTheLastJob) {
+    const std::string go = machine_.path("go");
+    Process slow = run("slow", {"sh", "-c", "until [ -e " + go + " ]; do sleep 0.01; done; exit 3"});
+    ASSERT_TRUE(is("slow", "starting"));
+    Process quick = run("quick", {"sh", "-c", "exit 4"});
+    EXPECT_EQ(quick.wait(), 4);
+    expect({"wait", "quick"}, 4, "");  // it has ended already
+    Process both = machine_.salus({"wait", "slow", "quick"});
+    Process one = machine_.salus({"wait", "quick", "1"});
+    sleep_s(0.1);
+    EXPECT_TRUE(both.runs() && one.runs());
+    std::ofstream(go) << "";
+    EXPECT_EQ(both.wait(), 4);
+    EXPECT_EQ(one.wait(), 3);
+    EXPECT_EQ(both.output() + one.output(), "");
+}
+
+TEST_F(Control, WaitForAJobThatIsNotThereIsStatusTwoAtOnce) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    expect({"wait", "job", "nobody"}, 2, "there is no job 'nobody'");
+    expect({"wait", "9"}, 2, "there is no job '9'");
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    waits.signal(SIGINT);
+    EXPECT_EQ(waits.wait(), 128 + SIGINT);
+    EXPECT_TRUE(job.runs());
+}
+
+TEST_F(Control, WaitOutlastsAService) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    machine_.service().signal(SIGKILL);
+    machine_.service().wait();
+    ASSERT_TRUE(is("job", "starting")) << "its runner has started another service";
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(waits.wait(), 128 + SIGTERM) << waits.output();
+}
+
+TEST_F(Control, WaitSaysIfNobodySawTheExitStatus) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    job.end();  // the runner, too
+    EXPECT_EQ(waits.wait(), 1);
+    EXPECT_EQ(waits.output(), "salus: job (job 1) has ended, but nobody saw its exit status\n");
+}
+
+TEST_F(Control, KillTakesSeveralJobsOrAll) {
+    std::vector<Process> jobs;
+    for (const char* name : {"a", "b", "c", "d"}) {
+        jobs.push_back(run(name, {"sleep", "100"}));
+        ASSERT_TRUE(is(name, "starting"));
+    }
+    expect({"kill", "a", "nobody", "b"}, 1, "there is no job 'nobody'");
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGTERM);
+    EXPECT_TRUE(jobs[2].runs() && jobs[3].runs());
+    expect({"kill"}, 2, "kill needs either jobs or --all");
+    expect({"kill", "c", "--all"}, 2, "kill needs either jobs or --all");
+    expect({"kill", "--all", "--now"}, 0, "");
+    for (std::size_t i = 2; i < 4; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGKILL);
+}
+
 // -------------------------------------------------------------------------------------------------------------- logs
 
 TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
     const auto detach = [&](const std::string& text) {
-        Process job = machine_.salus({"run", "--detach", "--name", "bar", "--", "printf", text});
+        Process job = machine_.salus({"run", "-d", "--name", "bar", "--", "printf", text});
         EXPECT_EQ(job.wait(), 0) << job.output();
         EXPECT_TRUE(eventually([&] { return machine_.row("bar").empty(); }));
     };
@@ -186,6 +255,11 @@ TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
         EXPECT_EQ(logs.output(), "of the second") << "as it is, without an end of the line";
     }
     expect({"logs", "ar"}, 1, "no log for job 'ar'");
+    detach("1\\n2\\n3\\n");
+    Process last = machine_.salus({"logs", "-n", "2", "bar"});
+    EXPECT_EQ(last.wait(), 0);
+    EXPECT_EQ(last.output(), "2\n3\n");
+    expect({"logs", "-n", "-1", "bar"}, 2, "-n must be 0 or more");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bench

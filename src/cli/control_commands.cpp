@@ -1,10 +1,10 @@
 // The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -44,16 +44,10 @@ std::string ask(const wire::Command& command) {
     return std::move(answer).value();
 }
 
-/// A job's number or its name.
-wire::JobReference job_called(const std::string& text) {
-    const auto number = parse_integer(text);
-    if (number && *number > 0 && *number <= std::numeric_limits<std::uint32_t>::max())
-        return {static_cast<std::uint32_t>(*number), {}};
-    const wire::Text<64> name(text);
-    const bool can_be_a_name = !text.empty() && name.view() == text &&
-                               std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-    if (!can_be_a_name) throw Failure{fmt::format("there is no job '{}'", text)};
-    return {0, name};
+wire::JobReference job_or_fail(const std::string& text) {
+    const Result<wire::JobReference> job = job_called(text);
+    if (!job) throw Failure{job.error()};
+    return job.value();
 }
 
 Status status_or_fail() {
@@ -69,6 +63,34 @@ void set_policy(const std::string& name) {
     if (!note.empty()) std::fprintf(stderr, "salus: %s\n", printable(note).c_str());
 }
 
+// -------------------------------------------------------------------------------------------------------------- kill
+
+/// The numbers of the caller's own jobs.
+std::vector<wire::JobReference> own_jobs() {
+    std::vector<wire::JobReference> own;
+    for (const JobStatus& job : status_or_fail().jobs) {
+        const bool known = !own.empty() && own.back().number == job.job;  // the clients of a job follow each other
+        if (job.user == UserId{::getuid()} && !known) own.push_back({job.job, {}});
+    }
+    return own;
+}
+
+/// Kills those that it can; each other one is a line.
+int kill(const std::vector<std::string>& names, bool all, bool at_once) {
+    if (names.empty() != all) throw UsageError{"kill needs either jobs or --all"};
+    std::vector<wire::JobReference> jobs;
+    if (all) jobs = own_jobs();
+    for (const std::string& name : names) jobs.push_back(job_or_fail(name));
+    int status = 0;
+    for (const wire::JobReference& job : jobs) {
+        const Result<std::string> answer = ask_service(os::default_socket(), wire::KillJob{job, at_once ? 1u : 0u});
+        if (answer) continue;
+        std::fprintf(stderr, "salus: %s\n", printable(answer.error()).c_str());
+        status = 1;
+    }
+    return status;
+}
+
 // -------------------------------------------------------------------------------------------------------------- logs
 
 /// As it is, byte for byte: progress bars overwrite their lines, and a last line may have no end yet.
@@ -80,11 +102,13 @@ void copy_new(std::FILE* file) {
     std::clearerr(file);  // clears end-of-file: there may be more later
 }
 
-int show_log(const std::string& which, bool follow) {
+int show_log(const std::string& which, std::optional<std::int64_t> lines, bool follow) {
+    if (lines && *lines < 0) throw UsageError{fmt::format("-n must be 0 or more; got '{}'", *lines)};
     const Result<std::string> path = find_log(log_directory(), which);
     if (!path) throw Failure{path.error()};
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(trusted(path.value()).c_str(), "rb"), std::fclose);
     if (!file) throw Failure{path.value() + " cannot be read"};
+    if (lines) skip_to_last_lines(file.get(), static_cast<std::uint64_t>(*lines));
     for (;;) {
         copy_new(file.get());
         if (!follow) return 0;
@@ -172,7 +196,9 @@ void add_control_commands(CLI::App& program, Action& action) {
     struct Values {
         bool json = false;
         bool flag = false;
+        bool all = false;
         double interval_s = 1;
+        std::optional<std::int64_t> lines;
         std::string text;
         std::vector<std::string> words;
     };
@@ -217,23 +243,26 @@ void add_control_commands(CLI::App& program, Action& action) {
         return command;
     };
     CLI::App* pause = of_a_job("pause", "Pause a job after its current iteration");
-    on(pause, [v] { return ask(wire::PauseJob{job_called(v->text)}), 0; });
+    on(pause, [v] { return ask(wire::PauseJob{job_or_fail(v->text)}), 0; });
     CLI::App* resume = of_a_job("resume", "Resume a paused job");
-    on(resume, [v] { return ask(wire::ResumeJob{job_called(v->text)}), 0; });
-    CLI::App* kill = of_a_job("kill", "End a job");
-    kill->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
-    on(kill, [v] { return ask(wire::KillJob{job_called(v->text), v->flag ? 1u : 0u}), 0; });
+    on(resume, [v] { return ask(wire::ResumeJob{job_or_fail(v->text)}), 0; });
+    CLI::App* end_jobs = add("kill", "End jobs");
+    end_jobs->add_option("jobs", v->words, "Numbers or names of the jobs");
+    end_jobs->add_flag("--all", v->all, "End all of your jobs");
+    end_jobs->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
+    on(end_jobs, [v] { return kill(v->words, v->all, v->flag); });
     CLI::App* set = of_a_job("set", "Change a job's priority, weight, iterations or class");
     set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N, class=batch|interactive")->required();
     on(set, [v] {
         const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
         if (!wanted) throw UsageError{wanted.error()};
-        return ask(wire::set_job(job_called(v->text), wanted.value())), 0;
+        return ask(wire::set_job(job_or_fail(v->text), wanted.value())), 0;
     });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");
     logs->add_flag("-f,--follow", v->flag, "Follow the output until the job ends");
-    on(logs, [v] { return show_log(v->text, v->flag); });
+    logs->add_option("-n,--lines", v->lines, "Begin with the last N lines")->type_name("N");
+    on(logs, [v] { return show_log(v->text, v->lines, v->flag); });
 
     CLI::App* trace = add("trace", "Write the trace as a timeline (.json for Perfetto, or .svg), or replay it");
     trace->add_option("file", v->text, "File to write");

@@ -75,6 +75,27 @@ TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
     EXPECT_EQ(find("dir/name"), "2-dir_name.log");
 }
 
+TEST_F(JobLogs, TheLastLinesAreFound) {
+    const auto last_lines = [&](const std::string& text, std::uint64_t lines) {
+        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+        std::fwrite(text.data(), 1, text.size(), file.get());
+        skip_to_last_lines(file.get(), lines);
+        std::string rest(text.size(), '\0');
+        rest.resize(std::fread(rest.data(), 1, rest.size(), file.get()));
+        return rest;
+    };
+    EXPECT_EQ(last_lines("1\n2\n3\n", 2), "2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3", 2), "2\n3") << "it has not ended yet";
+    EXPECT_EQ(last_lines("1\n2\n3\n", 3), "1\n2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3\n", 9), "1\n2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3\n", 0), "");
+    EXPECT_EQ(last_lines("\n\n", 1), "\n");
+    EXPECT_EQ(last_lines("", 1), "");
+    const std::string long_line(200'000, 'x');  // longer than what is read at once
+    EXPECT_EQ(last_lines("1\n" + long_line + "\n", 1), long_line + "\n");
+    EXPECT_EQ(last_lines(long_line + "\n1\n", 2), long_line + "\n1\n");
+}
+
 TEST_F(JobLogs, WhereNothingCanBeWrittenIsNamed) {
     const Result<NewLog> log = make_log("/proc/nowhere", 1, "train");
     ASSERT_FALSE(log);

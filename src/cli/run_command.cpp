@@ -389,7 +389,7 @@ void add_run_command(CLI::App& program, Action& action) {
                     "on: the job's calls of the GPU's driver pass through Salus; off: only PyTorch shares")
         ->type_name("on|off")
         ->capture_default_str();
-    run->add_flag("--detach", a->detach, "Run in the background and write a log (salus logs)");
+    run->add_flag("-d,--detach", a->detach, "Run in the background and write a log (salus logs)");
     run->add_option("command", a->command, "The command and its arguments, after --");
     run->positionals_at_end();
     run->prefix_command(false);

@@ -80,7 +80,14 @@ Status Server::status() const {
         const bool waits = job.device && devices_[index_of(*job.device)]->engine().starts().waits(JobId{id});
         status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
     }
+    for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
     return status;
+}
+
+JobStatus Server::row_of(const EndedJob& ended) {
+    JobStatus row = row_of(ended.job, JobState::kEnded, 0, ended.at);
+    row.end = {ended.at_unix_s, ended.job.exit_status};
+    return row;
 }
 
 /// Of a job that has no client, or of a process of it that is none.
@@ -154,10 +161,13 @@ Server::Reply Server::for_clients_of(const Job& job, const std::function<void(co
 
 bool Server::owned_by(const os::Peer& peer) { return peer.uid == ::getuid() || peer.uid == 0; }
 
-Server::Reply Server::command(const os::Peer& peer, const wire::Command& command) {
+Server::Reply Server::command(Connection& connection, const wire::Command& command) {
+    const os::Peer& peer = connection.peer;
     return std::visit(
         [&]<typename T>(const T& body) -> Reply {
-            if constexpr (requires { body.job; }) {
+            if constexpr (std::is_same_v<T, wire::WaitJob>) {
+                return obey(connection, body);
+            } else if constexpr (requires { body.job; }) {
                 const Result<Job*> job = jobs_.named(peer, body.job);
                 return job ? obey(*job.value(), body) : Reply{false, job.error()};
             } else {
@@ -165,6 +175,21 @@ Server::Reply Server::command(const os::Peer& peer, const wire::Command& command
             }
         },
         command);
+}
+
+Server::Reply Server::obey(Connection& connection, const wire::WaitJob& wanted) {
+    const Result<Job*> running = jobs_.named(connection.peer, wanted.job);
+    const EndedJob* ended = running ? nullptr : jobs_.ended_named(connection.peer, wanted.job);
+    if (!running && !ended) return {false, running.error()};
+    const Job& job = ended ? ended->job : *running.value();
+    connection.awaits_end_of = job.id;
+    return {true, dump({{"job", job.id}, {"name", job.name}})};
+}
+
+/// What `salus wait` is told.
+Server::Reply Server::end_of(std::uint32_t job) const {
+    const EndedJob* ended = jobs_.find_ended(job);
+    return ended ? Reply{true, dump(to_json(row_of(*ended)))} : Reply{false, fmt::format("job {} is forgotten", job)};
 }
 
 Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, dump(to_json(status()))}; }

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 13> kStates = {{{JobState::kStarting, "starting"},
+constexpr std::array<std::pair<JobState, std::string_view>, 14> kStates = {{{JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
                                                                             {JobState::kIdle, "idle"},
@@ -26,7 +26,8 @@ constexpr std::array<std::pair<JobState, std::string_view>, 13> kStates = {{{Job
                                                                             {JobState::kPaging, "paging"},
                                                                             {JobState::kPagedOut, "paged out"},
                                                                             {JobState::kGrowing, "growing"},
-                                                                            {JobState::kUnseen, "unseen"}}};
+                                                                            {JobState::kUnseen, "unseen"},
+                                                                            {JobState::kEnded, "ended"}}};
 
 /// Longer does not fit into a Duration.
 constexpr double kLongest_s = 9e9;
@@ -59,6 +60,10 @@ public:
         if (state != JobState::kUnknown) object_[key] = name_of(state);
     }
     void operator()(const char* key, const std::optional<WaitReason>& reason) { object_[key] = text_of(reason); }
+
+    void operator()(const char* key, const std::optional<int>& number) {
+        if (number) object_[key] = *number;
+    }
 
     void seconds(const char* key, Duration time) { object_[key] = time.seconds(); }
     void seconds(const char* key, const std::optional<Duration>& time) {
@@ -126,6 +131,10 @@ public:
     }
     void operator()(const char* key, JobState& state) { state = job_state_from(text(key)); }
     void operator()(const char* key, std::optional<WaitReason>& reason) { reason = wait_reason_from(text(key)); }
+
+    void operator()(const char* key, std::optional<int>& value) {
+        if (find(key)) (*this)(key, value.emplace());
+    }
 
     void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
     void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
@@ -234,6 +243,12 @@ void list(Fields& fields, S& activity) {
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
+template <typename Fields, Some<JobEnd> S>
+void list(Fields& fields, S& end) {
+    fields("ended_unix_s", end.at_unix_s);
+    fields("exit_status", end.exit_status);
+}
+
 template <typename Fields, Some<JobStatus> S>
 void list(Fields& fields, S& job) {
     fields("job", job.job);
@@ -245,6 +260,7 @@ void list(Fields& fields, S& job) {
     fields("state", job.state);
     fields("log", job.log);
     fields.among("iterations", job.activity);
+    fields.among("ended_unix_s", job.end);
 }
 
 template <typename Fields, Some<LaneStatus> S>
@@ -312,6 +328,7 @@ template <typename Fields, Some<Status> S>
 void list(Fields& fields, S& status) {
     fields.part("service", status.service);
     fields.parts("jobs", status.jobs);
+    fields.parts("ended", status.ended);
 }
 
 template <typename T>
@@ -361,6 +378,7 @@ std::optional<WaitReason> wait_reason_from(std::string_view text) {
 
 json to_json(const Status& status) { return written(status); }
 json to_json(const TraceStatus& trace) { return written(trace); }
+json to_json(const JobStatus& job) { return written(job); }
 json to_json(const std::vector<JobStatus>& jobs) {
     json rows = json::array();
     for (const JobStatus& job : jobs) rows.push_back(written(job));
@@ -368,6 +386,7 @@ json to_json(const std::vector<JobStatus>& jobs) {
 }
 
 Status status_from(const json& document) { return read<Status>(document); }
+JobStatus job_status_from(const json& document) { return read<JobStatus>(document); }
 TraceStatus trace_status_from(const json& document) { return read<TraceStatus>(document); }
 
 }  // namespace salus

@@ -37,6 +37,7 @@ enum class JobState : std::uint8_t {
     kPagedOut,
     kGrowing,  ///< it waits in mid-iteration for more memory
     kUnseen,   ///< a process of the job that uses the device and has not attached: its calls pass by the shim
+    kEnded,
 };
 /// "running", "paged out"; empty for kUnknown.
 std::string_view name_of(JobState state);
@@ -94,7 +95,13 @@ struct Activity {
     double memory_time_gib_s = 0;
 };
 
-/// One client of a job, or a job that has none yet.
+/// How a job has ended.
+struct JobEnd {
+    std::int64_t at_unix_s = 0;
+    std::optional<int> exit_status;  ///< 128 + the signal that ended it; nothing: its `salus run` was killed, or it had none
+};
+
+/// One client of a job, or a job that has none yet or any more.
 struct JobStatus {
     std::uint32_t job = 0;
     ClientId client = kNoClient;
@@ -105,6 +112,7 @@ struct JobStatus {
     JobState state = JobState::kUnknown;
     std::string log;                   ///< path, if it was detached
     std::optional<Activity> activity;  ///< of a client that the engine knows
+    std::optional<JobEnd> end;         ///< of a job that has ended
 };
 
 // ----------------------------------------------------------------------------------------------------------- service
@@ -148,14 +156,17 @@ struct ServiceStatus {
 struct Status {
     ServiceStatus service;
     std::vector<JobStatus> jobs;
+    std::vector<JobStatus> ended;  ///< lately; the last one is the latest
 };
 
 nlohmann::json to_json(const Status& status);
 nlohmann::json to_json(const TraceStatus& trace);
+nlohmann::json to_json(const JobStatus& job);
 nlohmann::json to_json(const std::vector<JobStatus>& jobs);
 
 /// Reads what to_json() wrote. A missing or unexpected field keeps its default: the service may be a little older or newer.
 Status status_from(const nlohmann::json& document);
+JobStatus job_status_from(const nlohmann::json& document);
 TraceStatus trace_status_from(const nlohmann::json& document);
 
 }  // namespace salus

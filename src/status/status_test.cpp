@@ -65,7 +65,8 @@ Status full_status() {
     activity.priority = -3;
     activity.weight = 0.5;
     activity.memory_time_gib_s = 1.25;
-    status.jobs.push_back({3, ClientId{5}, "resnet50", 42, UserId{1000}, seconds(20), JobState::kWaiting, "/log", activity});
+    status.jobs.push_back(
+        {3, ClientId{5}, "resnet50", 42, UserId{1000}, seconds(20), JobState::kWaiting, "/log", activity, {}});
     JobStatus starting;
     starting.job = 4;
     starting.name = "late";
@@ -73,6 +74,10 @@ Status full_status() {
     starting.attached = milliseconds(500);
     starting.state = JobState::kStarting;
     status.jobs.push_back(starting);
+    JobStatus ended = starting;
+    ended.state = JobState::kEnded;
+    ended.end = {1'700'000'000, 130};
+    status.ended.push_back(ended);
     return status;
 }
 
@@ -80,7 +85,8 @@ Status full_status() {
 TEST(Status, IsThisJson) {
     EXPECT_EQ(
         to_json(full_status()).dump(),
-        R"({"jobs":[{"attached_s":20.0,"attained_s":0.75,"behind":"vae","behind_job":4,)"
+        R"({"ended":[{"attached_s":0.5,"ended_unix_s":1700000000,"exit_status":130,"job":4,"log":"","name":"late","pid":43,"state":"ended","user":0}],)"
+        R"("jobs":[{"attached_s":20.0,"attained_s":0.75,"behind":"vae","behind_job":4,)"
         R"("beside":true,"boundaries_delayed":9,"busy_s":0.25,"class":"interactive","class_reason":"because","client":5,"ephemeral":2,"estimate":"history","evacuations":7,)"
         R"("iterations":12,"iterations_before":2,"iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak":6,)"
         R"("launches":17,)"
@@ -102,6 +108,7 @@ TEST(Status, ComesBackAsItWas) {
     const json written = to_json(full_status());
     EXPECT_EQ(to_json(status_from(written)), written);
     EXPECT_EQ(to_json(status_from(written).jobs), written["jobs"]);
+    EXPECT_EQ(to_json(job_status_from(written["ended"][0])), written["ended"][0]);
     EXPECT_EQ(to_json(trace_status_from(written["service"]["trace"])), written["service"]["trace"]);
     // Whatever a clock said.
     Status status;
@@ -126,6 +133,8 @@ TEST(Status, WhatIsNotThereIsLeftOut) {
     EXPECT_EQ(to_json(status.jobs)[0]["behind"], "?");
     EXPECT_FALSE(to_json(status.jobs)[0].contains("behind_job"));
     EXPECT_EQ(to_json(std::vector<JobStatus>{}), json::array());
+    status.ended[0].end->exit_status.reset();
+    EXPECT_FALSE(to_json(status.ended)[0].contains("exit_status"));
 }
 
 TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
@@ -144,7 +153,7 @@ TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
 }
 
 TEST(Status, StatesAndReasonsHaveNames) {
-    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kUnseen); ++i) {
+    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kEnded); ++i) {
         const auto state = static_cast<JobState>(i);
         EXPECT_FALSE(name_of(state).empty()) << i;
         EXPECT_EQ(job_state_from(name_of(state)), state);
