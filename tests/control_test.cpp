@@ -129,6 +129,11 @@ TEST_F(Control, AJobIsToldOnceToEnd) {
 TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
     expect({"policy", "nope"}, 2, "unknown policy 'nope'");
     expect({"policy", "rrr"}, 2, "did you mean 'rr'?");
+    Process job = run("resnet", {"sleep", "100"});
+    ASSERT_TRUE(is("resnet", "starting"));
+    for (const char* verb : {"pause", "kill"})
+        expect({verb, "resnte"}, 1, "there is no job 'resnte'; did you mean 'resnet'?");
+    expect({"wait", "resnte"}, 2, "there is no job 'resnte'; did you mean 'resnet'?");
     expect({"set", "1", "colour=red"}, 2, "cannot set 'colour'");
     for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name must ");
     for (const char* count : {"-5", "0", "x"})

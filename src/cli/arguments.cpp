@@ -25,10 +25,9 @@ const Policy* find_policy_or_complain(std::string_view name) {
     if (const Policy* policy = find_policy(name)) return policy;
     std::vector<std::string_view> names;
     for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
-    const auto near = nearest_name(name, names);
-    throw UsageError{
-        fmt::format("unknown policy '{}'; {}", name,
-                    near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+    const std::string hint = did_you_mean(name, names);
+    throw UsageError{fmt::format("unknown policy '{}'{}", name,
+                                 hint.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : hint)};
 }
 
 std::vector<const Policy*> parse_policies(const std::string& list) {

@@ -6,22 +6,20 @@
 
 #include "base/version.h"
 #include "cli/commands.h"
+#include "cli/usage.h"
 
 namespace salus::cli {
 namespace {
 
 int help(const CLI::App& program, const std::vector<std::string>& words) {
     const CLI::App* command = &program;
-    std::string above;
+    std::string path = program.get_name();
     for (const std::string& word : words) {
-        const auto found = command->get_subcommands([&](const CLI::App* below) { return below->get_name() == word; });
-        if (found.empty()) throw UsageError{fmt::format("there is no command '{}'; salus help lists them", word)};
-        above += (above.empty() ? "" : " ") + command->get_name();
-        command = found.front();
+        command = &find_command(*command, word);
+        path += " " + word;
     }
-    fmt::print("{}", command->get_formatter()->make_help(
-                         command, above.empty() ? command->get_name() : above + " " + command->get_name(),
-                         CLI::AppFormatMode::Normal));
+    // Not help(): that would be the help of this command, which was named.
+    fmt::print("{}", command->get_formatter()->make_help(command, path, CLI::AppFormatMode::Normal));
     return 0;
 }
 

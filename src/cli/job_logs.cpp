@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -79,16 +80,20 @@ Result<std::string> find_log(const std::string& directory, const std::string& wh
     };
     const std::string wanted = as_in_file_names(which);
     std::optional<Found> latest;
+    std::vector<std::string> names;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
         const std::string file = entry.path().filename().string();
         const auto log = parse_log_name(file);
+        if (log) names.emplace_back(log->name);
         if (!log || (log->job != wanted && log->name != wanted)) continue;
         const Found found{entry.last_write_time(error), log->count, entry.path().string()};
         if (!error && (!latest || *latest < found)) latest = found;
     }
-    if (!latest) return Error{fmt::format("no log for job '{}'; only jobs started with --detach have one", which)};
-    return latest->path;
+    if (latest) return latest->path;
+    const std::string hint = did_you_mean(which, std::vector<std::string_view>(names.begin(), names.end()));
+    return Error{
+        fmt::format("no log for job '{}'{}", which, hint.empty() ? "; only jobs started with --detach have one" : hint)};
 }
 
 void skip_to_last_lines(std::FILE* file, std::uint64_t lines) {

@@ -59,7 +59,7 @@ TEST_F(JobLogs, TheLatestOfANumberOrNameIsFound) {
 TEST_F(JobLogs, OnlyTheWholeNameCounts) {
     make(1, "my-train");
     make(11, "train.2");
-    EXPECT_EQ(find("train"), "no log for job 'train'; only jobs started with --detach have one");
+    EXPECT_EQ(find("train"), "no log for job 'train'; did you mean 'train.2'?");
     EXPECT_EQ(find("my-train"), "1-my-train.log");
     EXPECT_EQ(find("train.2"), "11-train.2.log");
     EXPECT_EQ(find("1"), "1-my-train.log");

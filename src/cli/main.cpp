@@ -5,6 +5,7 @@
 
 #include "base/characters.h"
 #include "cli/commands.h"
+#include "cli/usage.h"
 
 namespace {
 
@@ -37,10 +38,7 @@ int main(int argc, char** argv) {
         return status;
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        const bool unknown = argc > 1 && program.get_subcommands().empty();
-        const char* kind = unknown && argv[1][0] == '-' ? "option" : "command";
-        if (unknown) say(std::string("there is no ") + kind + " '" + argv[1] + "'; salus --help lists them");
-        else say(error.what());
+        say(salus::cli::explain(program, error));
     } catch (const salus::cli::Failure& failure) {
         say(failure.message);
         return 1;

@@ -90,15 +90,23 @@ Job* Jobs::find(std::uint32_t id) {
     return found == jobs_.end() ? nullptr : &found->second;
 }
 
+/// Of the jobs that the peer may control.
+std::vector<std::string_view> Jobs::names_for(const os::Peer& peer) const {
+    std::vector<std::string_view> names;
+    for (const auto& [id, job] : jobs_) {
+        if (peer.uid == job.uid || peer.uid == 0) names.push_back(job.name);
+    }
+    return names;
+}
+
 Result<Job*> Jobs::named(const os::Peer& peer, const wire::JobReference& which) {
     std::vector<Job*> found;
     const std::string_view name = which.name.view();
     for (auto& [id, job] : jobs_) {
         if (is(job, which)) found.push_back(&job);
     }
-    if (found.empty())
-        return Error{
-            fmt::format("there is no job '{}'", which.number != 0 ? std::to_string(which.number) : std::string(name))};
+    if (found.empty() && which.number != 0) return Error{fmt::format("there is no job '{}'", which.number)};
+    if (found.empty()) return Error{fmt::format("there is no job '{}'{}", name, did_you_mean(name, names_for(peer)))};
     if (found.size() > 1) return Error{fmt::format("there are {} jobs named '{}'; give a number", found.size(), name)};
     Job& job = *found.front();
     if (peer.uid != job.uid && peer.uid != 0) return Error{fmt::format("job {} is another user's", job.id)};

@@ -90,6 +90,7 @@ public:
 
 private:
     void keep_next() const;
+    std::vector<std::string_view> names_for(const os::Peer& peer) const;
 
     std::map<std::uint32_t, Job> jobs_;
     std::deque<EndedJob> ended_;

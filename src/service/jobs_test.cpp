@@ -76,6 +76,9 @@ TEST(Jobs, AreFoundByNumberOrByTheirOnlyName) {
     EXPECT_EQ(found(name("")), "there is no job ''");
     EXPECT_EQ(found(number(2), kOther), "job 2 is another user's");
     EXPECT_EQ(found(number(2), 0), "job 2");
+    jobs.add(0, "resnet", kUser, {});
+    EXPECT_EQ(found(name("resnte")), "there is no job 'resnte'; did you mean 'resnet'?");
+    EXPECT_EQ(found(name("resnte"), kOther), "there is no job 'resnte'") << "it is not theirs";
 }
 
 TEST(Jobs, GoWhenTheyHaveNeitherRunnerNorClients) {
