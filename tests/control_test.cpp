@@ -48,7 +48,7 @@ TEST_F(Control, AnArgumentWithABlankIsNoOtherJob) {
     expect({"kill", ""}, 1, "there is no job ''");
     EXPECT_TRUE(machine_.goes_on("my"));
     EXPECT_EQ(machine_.row("my")["priority"], 0);
-    expect({"kill", "my"}, 0, "");
+    expect({"kill", "my"}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -61,8 +61,8 @@ TEST_F(Control, ANameFromTheCommandIsOneWordAndNoNumber) {
     Process number = machine_.salus({"run", "--", machine_.path("42")});
     EXPECT_TRUE(is("my_script", "starting")) << machine_.status();
     EXPECT_TRUE(is("job-42", "starting")) << machine_.status();
-    expect({"kill", "my_script"}, 0, "");
-    expect({"kill", "job-42"}, 0, "");
+    expect({"kill", "my_script"}, 0, "is told to end");
+    expect({"kill", "job-42"}, 0, "is told to end");
     EXPECT_EQ(script.wait(), 128 + SIGTERM);
     EXPECT_EQ(number.wait(), 128 + SIGTERM);
 }
@@ -75,7 +75,7 @@ TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
     expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
     expect({"set", "slow", "weight=0"}, 2, "weight must be from 0.000001 to 1000000");
     EXPECT_TRUE(job.runs());
-    expect({"kill", "slow"}, 0, "");
+    expect({"kill", "slow"}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -83,10 +83,10 @@ TEST_F(Control, KillNowEndsAJobThatHasNotAttached) {
     const std::string ready = machine_.path("ready");
     Process job = run("stubborn", {"sh", "-c", "trap '' TERM; touch " + ready + "; exec sleep 100"});
     ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); }));
-    expect({"kill", "stubborn"}, 0, "");
+    expect({"kill", "stubborn"}, 0, "is told to end");
     sleep_s(0.1);
     EXPECT_TRUE(job.runs());
-    expect({"kill", "stubborn", "--now"}, 0, "");
+    expect({"kill", "stubborn", "--now"}, 0, "is killed");
     EXPECT_EQ(job.wait(), 128 + SIGKILL);
 }
 
@@ -97,7 +97,8 @@ TEST_F(Control, AScriptThatIsKilledDoesNotGoOn) {
         Process job = run(name, {"sh", "-c", script});
         ASSERT_TRUE(machine_.goes_on(name));
         const int attached = machine_.row(name)["pid"];
-        expect(now ? std::vector<std::string>{"kill", name, "--now"} : std::vector<std::string>{"kill", name}, 0, "");
+        if (now) expect({"kill", name, "--now"}, 0, name + " (job 2) is killed");
+        else expect({"kill", name}, 0, name + " (job 1) is told to end");
         EXPECT_EQ(job.wait(), 128 + (now ? SIGKILL : SIGTERM));
         EXPECT_TRUE(eventually([&] { return ::kill(attached, 0) != 0; })) << "what the script had started runs on";
         EXPECT_FALSE(std::filesystem::exists(machine_.path("went-on")));
@@ -118,11 +119,11 @@ TEST_F(Control, AJobIsToldOnceToEnd) {
                                                 "while True: time.sleep(0.01)\n";
     Process job = run("saver", {"python3", machine_.path("saver.py"), told, ready});
     ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); })) << job.output();
-    expect({"kill", "saver"}, 0, "");
+    expect({"kill", "saver"}, 0, "is told to end");
     ASSERT_TRUE(eventually([&] { return !text_of(told).empty(); }));
     sleep_s(0.2);
     EXPECT_EQ(text_of(told), "x");
-    expect({"kill", "saver", "--now"}, 0, "");
+    expect({"kill", "saver", "--now"}, 0, "is killed");
     EXPECT_EQ(job.wait(), 128 + SIGKILL);
 }
 
@@ -159,7 +160,7 @@ TEST_F(Control, NamesThatOthersChoseDoNotReachTheTerminalAsTheyAre) {
     EXPECT_TRUE(is_ascii(text.output())) << text.output();
     expect({"set", name + "x", "weight=2"}, 1, "there is no job 'a?gnp?x'");
     EXPECT_TRUE(is_ascii(machine_.log())) << machine_.log();
-    expect({"kill", name}, 0, "");
+    expect({"kill", name}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -230,13 +231,34 @@ TEST_F(Control, KillTakesSeveralJobsOrAll) {
         jobs.push_back(run(name, {"sleep", "100"}));
         ASSERT_TRUE(is(name, "starting"));
     }
-    expect({"kill", "a", "nobody", "b"}, 1, "there is no job 'nobody'");
+    Process several = machine_.salus({"kill", "a", "nobody", "2"});
+    EXPECT_EQ(several.wait(), 1);
+    EXPECT_NE(several.output().find("salus: there is no job 'nobody'\n"), std::string::npos) << several.output();
+    for (const char* line : {"a (job 1) is told to end\n", "b (job 2) is told to end\n"})
+        EXPECT_NE(several.output().find(line), std::string::npos) << several.output();
     for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGTERM);
     EXPECT_TRUE(jobs[2].runs() && jobs[3].runs());
     expect({"kill"}, 2, "kill needs either jobs or --all");
     expect({"kill", "c", "--all"}, 2, "kill needs either jobs or --all");
-    expect({"kill", "--all", "--now"}, 0, "");
+    Process all = machine_.salus({"kill", "--all", "--now"});
+    EXPECT_EQ(all.wait(), 0);
+    EXPECT_EQ(all.output(), "c (job 3) is killed\nd (job 4) is killed\n");
     for (std::size_t i = 2; i < 4; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGKILL);
+    ASSERT_TRUE(eventually([&] { return machine_.status()["jobs"].empty(); }));
+    expect({"kill", "--all"}, 0, "you have no jobs");
+}
+
+TEST_F(Control, WhatACommandDidIsOneLine) {
+    Process job = run("my", endless());
+    ASSERT_TRUE(machine_.goes_on("my"));
+    expect({"pause", "1"}, 0, "my (job 1) pauses after its current iteration\n");
+    expect({"resume", "my"}, 0, "my (job 1) is resumed\n");
+    expect({"set", "1", "priority=3", "class=batch"}, 0, "my (job 1) has priority=3, class=batch now\n");
+    expect({"policy", "srtf"}, 0, "the policy is srtf now\n");
+    expect({"policy"}, 0, "srtf\n");
+    expect({"kill", "my"}, 0, "my (job 1) is told to end\n");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    expect({"stop"}, 0, "the service has stopped\n");
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs

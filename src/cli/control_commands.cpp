@@ -37,6 +37,9 @@ namespace {
 
 using nlohmann::json;
 
+/// How long a service may take to end; it may have to end MPS first.
+constexpr Duration kStopPatience = seconds(20);
+
 /// Asks the service. A refusal is one line, and exit status 1.
 std::string ask(const wire::Command& command) {
     Result<std::string> answer = ask_service(os::default_socket(), command);
@@ -50,6 +53,13 @@ wire::JobReference job_or_fail(const std::string& text) {
     return job.value();
 }
 
+/// Asks, and says what that did to the job.
+int tell(const wire::Command& command, const std::string& done) {
+    const JobStatus job = job_status_from(json::parse(ask(command), nullptr, false));
+    fmt::print("{} {}\n", job_text(job.name, job.job), done);
+    return 0;
+}
+
 Status status_or_fail() {
     Result<Status> status = ask_status(os::default_socket());
     if (!status) throw Failure{status.error()};
@@ -60,6 +70,7 @@ void set_policy(const std::string& name) {
     find_policy_or_complain(name);
     const json answer = json::parse(ask(wire::SetPolicy{wire::Text<32>(name)}), nullptr, false);
     const std::string note = answer.is_object() ? answer.value("note", "") : "";
+    fmt::print("the policy is {} now\n", name);
     if (!note.empty()) std::fprintf(stderr, "salus: %s\n", printable(note).c_str());
 }
 
@@ -81,12 +92,15 @@ int kill(const std::vector<std::string>& names, bool all, bool at_once) {
     std::vector<wire::JobReference> jobs;
     if (all) jobs = own_jobs();
     for (const std::string& name : names) jobs.push_back(job_or_fail(name));
+    if (jobs.empty()) fmt::print("you have no jobs\n");
     int status = 0;
     for (const wire::JobReference& job : jobs) {
-        const Result<std::string> answer = ask_service(os::default_socket(), wire::KillJob{job, at_once ? 1u : 0u});
-        if (answer) continue;
-        std::fprintf(stderr, "salus: %s\n", printable(answer.error()).c_str());
-        status = 1;
+        try {
+            tell(wire::KillJob{job, at_once ? 1u : 0u}, at_once ? "is killed" : "is told to end");
+        } catch (const Failure& failure) {
+            std::fprintf(stderr, "salus: %s\n", printable(failure.message).c_str());
+            status = 1;
+        }
     }
     return status;
 }
@@ -183,10 +197,15 @@ int start(const std::vector<std::string>& options) {
 }
 
 int stop(bool force) {
-    const std::string socket = os::default_socket();
+    const int pid = status_or_fail().service.pid;
     ask(wire::StopService{force ? 1u : 0u});
-    for (int i = 0; i < 500 && os::connect_to(socket); ++i) os::sleep_for(milliseconds(10));
-    return 0;
+    for (const Instant until = os::now() + kStopPatience; os::now() < until; os::sleep_for(milliseconds(10))) {
+        const Result<Status> status = ask_status(os::default_socket());
+        if (status && status.value().service.pid == pid) continue;  // else it is gone; jobs may have started the next one
+        fmt::print("the service has stopped\n");
+        return 0;
+    }
+    throw Failure{"the service still answers, 20 s after it was told to stop"};
 }
 
 }  // namespace
@@ -243,9 +262,9 @@ void add_control_commands(CLI::App& program, Action& action) {
         return command;
     };
     CLI::App* pause = of_a_job("pause", "Pause a job after its current iteration");
-    on(pause, [v] { return ask(wire::PauseJob{job_or_fail(v->text)}), 0; });
+    on(pause, [v] { return tell(wire::PauseJob{job_or_fail(v->text)}, "pauses after its current iteration"); });
     CLI::App* resume = of_a_job("resume", "Resume a paused job");
-    on(resume, [v] { return ask(wire::ResumeJob{job_or_fail(v->text)}), 0; });
+    on(resume, [v] { return tell(wire::ResumeJob{job_or_fail(v->text)}, "is resumed"); });
     CLI::App* end_jobs = add("kill", "End jobs");
     end_jobs->add_option("jobs", v->words, "Numbers or names of the jobs");
     end_jobs->add_flag("--all", v->all, "End all of your jobs");
@@ -256,7 +275,8 @@ void add_control_commands(CLI::App& program, Action& action) {
     on(set, [v] {
         const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
         if (!wanted) throw UsageError{wanted.error()};
-        return ask(wire::set_job(job_or_fail(v->text), wanted.value())), 0;
+        return tell(wire::set_job(job_or_fail(v->text), wanted.value()),
+                    fmt::format("has {} now", fmt::join(v->words, ", ")));
     });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");

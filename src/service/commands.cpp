@@ -169,7 +169,9 @@ Server::Reply Server::command(Connection& connection, const wire::Command& comma
                 return obey(connection, body);
             } else if constexpr (requires { body.job; }) {
                 const Result<Job*> job = jobs_.named(peer, body.job);
-                return job ? obey(*job.value(), body) : Reply{false, job.error()};
+                if (!job) return {false, job.error()};
+                Reply reply = obey(*job.value(), body);
+                return reply.ok ? reply_about(*job.value()) : reply;
             } else {
                 return obey(peer, body);
             }
@@ -177,13 +179,16 @@ Server::Reply Server::command(Connection& connection, const wire::Command& comma
         command);
 }
 
+/// Whom a command was for: the user may have given the number or the name.
+Server::Reply Server::reply_about(const Job& job) { return {true, dump({{"job", job.id}, {"name", job.name}})}; }
+
 Server::Reply Server::obey(Connection& connection, const wire::WaitJob& wanted) {
     const Result<Job*> running = jobs_.named(connection.peer, wanted.job);
     const EndedJob* ended = running ? nullptr : jobs_.ended_named(connection.peer, wanted.job);
     if (!running && !ended) return {false, running.error()};
     const Job& job = ended ? ended->job : *running.value();
     connection.awaits_end_of = job.id;
-    return {true, dump({{"job", job.id}, {"name", job.name}})};
+    return reply_about(job);
 }
 
 /// What `salus wait` is told.

@@ -132,6 +132,7 @@ private:
     Reply command(Connection& connection, const wire::Command& command);
     Reply obey(Connection& connection, const wire::WaitJob& wanted);
     Reply end_of(std::uint32_t job) const;
+    static Reply reply_about(const Job& job);
     Reply obey(const os::Peer& peer, const wire::AskStatus&);
     Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
     Reply obey(const os::Peer& peer, const wire::FlushTrace&);

@@ -234,6 +234,7 @@ struct StopService {
     static constexpr std::uint16_t kType = 53;
     std::uint32_t even_with_jobs = 0;
 };
+/// The answer to this and the next three is {"job": its number, "name": ...}.
 struct PauseJob {
     static constexpr std::uint16_t kType = 55;
     JobReference job;
