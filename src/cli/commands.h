@@ -15,9 +15,10 @@ struct UsageError {
     std::string message;
 };
 
-/// The command failed: one line on standard error, exit status 1.
+/// The command failed: one line on standard error, and this exit status.
 struct Failure {
     std::string message;
+    int status = 1;
 };
 
 /// "salus 1.2.3".

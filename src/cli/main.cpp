@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
         say(salus::cli::explain(program, error));
     } catch (const salus::cli::Failure& failure) {
         say(failure.message);
-        return 1;
+        return failure.status;
     } catch (const salus::cli::UsageError& error) {
         say(error.message);
     }

@@ -22,6 +22,7 @@
 #include "cli/commands.h"
 #include "cli/job_environment.h"
 #include "cli/job_logs.h"
+#include "cli/runnable.h"
 #include "cli/service_link.h"
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
@@ -82,6 +83,8 @@ public:
     Runner(const RunArguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
 
     int run() {
+        // Otherwise only the log of a job in the background would tell.
+        if (const auto failure = why_not_runnable(arguments_.command.front())) throw *failure;
         look_at_python();
         announce();
         if (arguments_.detach) {
