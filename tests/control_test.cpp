@@ -153,7 +153,7 @@ TEST_F(Control, NamesThatOthersChoseDoNotReachTheTerminalAsTheyAre) {
     EXPECT_EQ(json.wait(), 0);
     EXPECT_NE(json.output().find("\"a\\u202egnp\\u009b\""), std::string::npos) << json.output();
     EXPECT_TRUE(is_ascii(json.output())) << json.output();
-    EXPECT_EQ(nlohmann::json::parse(json.output())[0]["name"], name);
+    EXPECT_EQ(nlohmann::json::parse(json.output())["jobs"][0]["name"], name);
     Process text = machine_.salus({"ps"});
     EXPECT_EQ(text.wait(), 0);
     EXPECT_NE(text.output().find("a?gnp?"), std::string::npos) << text.output();
@@ -271,6 +271,27 @@ TEST_F(Control, WhatACommandDidIsOneLine) {
     expect({"kill", "my"}, 0, "my (job 1) is told to end\n");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
     expect({"stop"}, 0, "the service has stopped\n");
+}
+
+TEST_F(Control, PsShowsJobsThatHaveEnded) {
+    Process job = run("brief", {"sh", "-c", "exit 7"});
+    EXPECT_EQ(job.wait(), 7);
+    ASSERT_TRUE(eventually([&] { return machine_.status()["jobs"].empty(); }));
+    expect({"ps"}, 0, "no jobs\n");
+    Process table = machine_.salus({"ps", "-a"});
+    EXPECT_EQ(table.wait(), 0);
+    EXPECT_NE(table.output().find("brief  -      ended "), std::string::npos) << table.output();
+    EXPECT_NE(table.output().find("  status 7, "), std::string::npos) << table.output();
+    Process document = machine_.salus({"ps", "-a", "--json"});
+    EXPECT_EQ(document.wait(), 0);
+    const nlohmann::json all = nlohmann::json::parse(document.output());
+    EXPECT_EQ(all["schema_version"], 1);
+    const nlohmann::json ended = all["ended"][0];
+    EXPECT_EQ(ended["exit_status"], 7);
+    EXPECT_EQ(ended["command"], "sh -c exit 7");
+    EXPECT_FALSE(ended["user"].get<std::string>().empty());
+    EXPECT_LT(std::abs(ended["ended_unix_s"].get<double>() - static_cast<double>(::time(nullptr))), 100);
+    EXPECT_LT(ended["elapsed_s"], 100.0);
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs

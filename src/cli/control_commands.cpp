@@ -26,6 +26,7 @@
 #include "os/file.h"
 #include "os/places.h"
 #include "os/socket.h"
+#include "os/user.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 #include "sim/timeline.h"
@@ -63,6 +64,9 @@ int tell(const wire::Command& command, const std::string& done) {
 Status status_or_fail() {
     Result<Status> status = ask_status(os::default_socket());
     if (!status) throw Failure{status.error()};
+    for (auto* rows : {&status.value().jobs, &status.value().ended}) {
+        for (JobStatus& row : *rows) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+    }
     return std::move(status).value();
 }
 
@@ -225,10 +229,13 @@ void add_control_commands(CLI::App& program, Action& action) {
 
     auto v = std::make_shared<Values>();
     CLI::App* ps = add("ps", "List jobs");
+    ps->add_flag("-a,--all", v->all, "Also jobs that have ended lately: the last 50, since the service started");
     ps->add_flag("--json", v->json, "Print JSON");
     on(ps, [v] {
         const Status answer = status_or_fail();
-        fmt::print("{}", v->json ? json_text(to_json(answer.jobs)) : format_ps(answer));
+        PsOptions shown{.ended_before_unix_s = {}, .viewer = UserId{::getuid()}};
+        if (v->all) shown.ended_before_unix_s = static_cast<std::int64_t>(os::unix_time_s());
+        fmt::print("{}", v->json ? json_text(ps_json(answer, v->all)) : format_ps(answer, shown));
         return 0;
     });
 

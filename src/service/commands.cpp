@@ -65,15 +65,17 @@ ServiceStatus Server::service_status(Instant at) const {
     return service;
 }
 
-Status Server::status() const {
+/// Commands may have secrets among their arguments.
+Status Server::status_for(const os::Peer& peer) const {
     const Instant at = os::now();
     Status status;
     status.service = service_status(at);
     for (const auto& [id, job] : jobs_) {
         const std::size_t before = status.jobs.size();
         for (const ClientOn& client : clients_of(id)) {
-            status.jobs.push_back(job_status(client.shell(), *client.session, at));
-            status.jobs.back().log = job.log;
+            JobStatus row = job_status(client.shell(), *client.session, at);
+            describe(row, job, at);
+            status.jobs.push_back(row);
         }
         for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
@@ -81,12 +83,18 @@ Status Server::status() const {
         status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
+    for (auto* rows : {&status.jobs, &status.ended}) {
+        for (JobStatus& row : *rows) {
+            if (peer.uid != 0 && row.user != UserId{peer.uid}) row.command.clear();
+        }
+    }
     return status;
 }
 
 JobStatus Server::row_of(const EndedJob& ended) {
     JobStatus row = row_of(ended.job, JobState::kEnded, 0, ended.at);
     row.end = {ended.at_unix_s, ended.job.exit_status};
+    if (ended.job.took) row.elapsed = *ended.job.took;
     return row;
 }
 
@@ -99,8 +107,15 @@ JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) {
     row.user = UserId{job.uid};
     row.attached = at - job.started;
     row.state = state;
-    row.log = job.log;
+    describe(row, job, at);
     return row;
+}
+
+/// What all rows of a job have.
+void Server::describe(JobStatus& row, const Job& job, Instant at) {
+    row.elapsed = at - job.started;
+    row.command = job.command;
+    row.log = job.log;
 }
 
 /// The processes of a job that use its device and have not attached.
@@ -197,7 +212,7 @@ Server::Reply Server::end_of(std::uint32_t job) const {
     return ended ? Reply{true, dump(to_json(row_of(*ended)))} : Reply{false, fmt::format("job {} is forgotten", job)};
 }
 
-Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, dump(to_json(status()))}; }
+Server::Reply Server::obey(const os::Peer& peer, const wire::AskStatus&) { return {true, dump(to_json(status_for(peer)))}; }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner may set the policy"};

@@ -486,11 +486,12 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     Job* known = jobs_.find(connection.job);
     if (!known || known->runner_connection != connection.id) return;
     Job& job = *known;
-    job.exit_status = ended.status;
     RunFigures figures = job.gone;
     for (const ClientOn& client : clients_of(job.id))
         figures = whole_of(figures, client.shell().figures_of(*client.session));
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
+    job.exit_status = ended.status;
+    job.took = took;
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);

@@ -113,6 +113,7 @@ private:
     std::vector<int> unseen_of(const Job& job) const;
     static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
     static JobStatus row_of(const EndedJob& ended);
+    static void describe(JobStatus& row, const Job& job, Instant at);
     void close_without_session();
     void forget_process(std::uint32_t connection);
     static void refuse(const Connection& connection, const std::string& why);
@@ -143,7 +144,7 @@ private:
     Reply obey(Job& job, const wire::SetJob& message);
     static bool owned_by(const os::Peer& peer);
     Reply for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act);
-    Status status() const;
+    Status status_for(const os::Peer& peer) const;
     ServiceStatus service_status(Instant at) const;
 
     Options options_;

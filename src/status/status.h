@@ -1,7 +1,7 @@
 // The state of a service: what it is, its lanes, its jobs. `salus ps`, `top`, `status` and their JSON are views of it.
 //
 // The service fills it in and sends it as JSON; the command line parses that. The keys name the units: _s for seconds, _ms
-// for milliseconds. An amount of memory is in bytes.
+// for milliseconds, _bytes for memory, _unix_s for seconds since 1970. docs/service.md explains the keys of a job.
 #pragma once
 
 #include <cstdint>
@@ -108,9 +108,12 @@ struct JobStatus {
     std::string name;
     int pid = 0;  ///< of the client; of `salus run` if there is none yet
     UserId user{};
-    Duration attached;  ///< time since it attached or, while it is starting, since it was announced
+    std::string user_name;  ///< the command line looks it up: that may take long, and the service must not wait
+    Duration attached;      ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
-    std::string log;                   ///< path, if it was detached
+    Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
+    std::string command;  ///< of `salus run`; for the job's user and root only
+    std::string log;      ///< path, if it was detached
     std::optional<Activity> activity;  ///< of a client that the engine knows
     std::optional<JobEnd> end;         ///< of a job that has ended
 };
@@ -153,7 +156,11 @@ struct ServiceStatus {
     std::vector<LaneStatus> lanes;
 };
 
+/// Grows when a key is renamed, removed or gets another meaning. New keys may appear at any time.
+inline constexpr int kSchemaVersion = 1;
+
 struct Status {
+    int schema_version = kSchemaVersion;
     ServiceStatus service;
     std::vector<JobStatus> jobs;
     std::vector<JobStatus> ended;  ///< lately; the last one is the latest
@@ -162,7 +169,6 @@ struct Status {
 nlohmann::json to_json(const Status& status);
 nlohmann::json to_json(const TraceStatus& trace);
 nlohmann::json to_json(const JobStatus& job);
-nlohmann::json to_json(const std::vector<JobStatus>& jobs);
 
 /// Reads what to_json() wrote. A missing or unexpected field keeps its default: the service may be a little older or newer.
 Status status_from(const nlohmann::json& document);
