@@ -308,7 +308,7 @@ class Service(Plain):
 
     def rows(self):
         answer = self._ask("ps", "--json")
-        return json.loads(answer.stdout) if answer.returncode == 0 else []
+        return json.loads(answer.stdout)["jobs"] if answer.returncode == 0 else []
 
     def log(self):
         """Also of services that `salus run` has started in its stead."""

@@ -58,6 +58,15 @@ TEST(CommandLine, TheVersionIsThatOfTheFile) {
     std::string version;
     std::ifstream(SALUS_SOURCE_DIR "/VERSION") >> version;
     EXPECT_EQ(salus_command("--version").out, "salus " + version + "\n");
+    EXPECT_EQ(salus_command("version").out, "salus " + version + "\n");
+}
+
+TEST(CommandLine, HelpIsTheSameAsACommandAndAsAnOption) {
+    for (const std::string command : {"", "run", "kill", "sim", "sim fuzz", "history clear"}) {
+        const Outcome help = salus_command("help " + command);
+        EXPECT_EQ(help.status, 0) << help.err;
+        EXPECT_EQ(help.out, salus_command(command + " --help").out) << command;
+    }
 }
 
 TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
@@ -71,9 +80,35 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         std::string says;
     };
     const std::vector<Case> cases = {
-        {"", "A subcommand is required"},
-        {"bogus", "there is no command 'bogus'"},
-        {"--nonsense", "there is no option '--nonsense'"},
+        {"", "no command given; salus help lists them"},
+        {"polcy", "no command 'polcy'; did you mean 'policy'?"},
+        {"polcy srtf --json", "no command 'polcy'; did you mean 'policy'?"},
+        {"gandiva", "no command 'gandiva'; salus help lists them"},
+        {"''", "no command ''; salus help lists them"},
+        {"sim fuz", "no command 'fuz'; did you mean 'fuzz'?"},
+        {"history claer", "no command 'claer'; did you mean 'clear'?"},
+        {"ps --jsno", "ps: no option '--jsno'; did you mean '--json'?"},
+        {"pause --foo", "pause: no option '--foo'; salus help pause lists them"},
+        {"run --detatch -- true", "run: no option '--detatch'; did you mean '--detach'?"},
+        {"run --wieght=2 -- true", "run: no option '--wieght'; did you mean '--weight'?"},
+        {"run --name", "--name needs a value"},
+        {"run --name a --name b -- true", "--name is given twice"},
+        {"run --priority high -- true", "--priority must be a whole number; got 'high'"},
+        {"run --priority 99999999999 -- true", "--priority: '99999999999' is out of range"},
+        {"run --weight heavy -- true", "--weight must be a number; got 'heavy'"},
+        {"run --detach=maybe -- true", "--detach takes no value"},
+        {"logs -n few job", "--lines must be a whole number; got 'few'"},
+        {"top --interval often", "--interval must be a number; got 'often'"},
+        {"pause", "pause needs JOB; salus help pause explains it"},
+        {"pause a b", "pause: 'b' is one argument too many; salus help pause explains it"},
+        {"ps top", "ps: 'top' is one argument too many; salus help ps explains it"},
+        {"wait", "wait needs JOBS; salus help wait explains it"},
+        {"set 3", "set needs ASSIGNMENTS; salus help set explains it"},
+        {"completion", "completion needs SHELL; salus help completion explains it"},
+        {"sim fuzz --seeds 1 --threads 0", "--threads: '0' is out of range"},
+        {"help polcy", "no command 'polcy'; did you mean 'policy'?"},
+        {"help sim nix", "no command 'nix'"},
+        {"--nonsense", "no option '--nonsense'; salus help lists them"},
         {"run --weight 1e-300 -- true", "--weight must be from 0.000001 to 1000000; got '1e-300'"},
         {"run --weight 0 -- true", "--weight must be from 0.000001 to 1000000; got '0'"},
         {"run --weight nan -- true", "--weight must be from 0.000001 to 1000000; got 'nan'"},
@@ -124,6 +159,7 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         EXPECT_EQ(run.status, 2) << c.arguments << "\n" << run.err;
         EXPECT_EQ(run.out, "") << c.arguments;
         EXPECT_NE(run.err.find(c.says), std::string::npos) << c.arguments << "\nprinted: " << run.err;
+        EXPECT_TRUE(run.err.starts_with("salus: ")) << run.err;
         EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << c.arguments << "\nprinted: " << run.err;
     }
     for (const std::string& path : {bad_row, negative, no_rows, no_trace}) std::remove(path.c_str());

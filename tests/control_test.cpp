@@ -48,7 +48,7 @@ TEST_F(Control, AnArgumentWithABlankIsNoOtherJob) {
     expect({"kill", ""}, 1, "there is no job ''");
     EXPECT_TRUE(machine_.goes_on("my"));
     EXPECT_EQ(machine_.row("my")["priority"], 0);
-    expect({"kill", "my"}, 0, "");
+    expect({"kill", "my"}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -61,8 +61,8 @@ TEST_F(Control, ANameFromTheCommandIsOneWordAndNoNumber) {
     Process number = machine_.salus({"run", "--", machine_.path("42")});
     EXPECT_TRUE(is("my_script", "starting")) << machine_.status();
     EXPECT_TRUE(is("job-42", "starting")) << machine_.status();
-    expect({"kill", "my_script"}, 0, "");
-    expect({"kill", "job-42"}, 0, "");
+    expect({"kill", "my_script"}, 0, "is told to end");
+    expect({"kill", "job-42"}, 0, "is told to end");
     EXPECT_EQ(script.wait(), 128 + SIGTERM);
     EXPECT_EQ(number.wait(), 128 + SIGTERM);
 }
@@ -75,7 +75,7 @@ TEST_F(Control, WhatCannotBeDoneBeforeAJobAttachesIsSaid) {
     expect({"set", "slow", "colour=red"}, 2, "cannot set 'colour'");
     expect({"set", "slow", "weight=0"}, 2, "weight must be from 0.000001 to 1000000");
     EXPECT_TRUE(job.runs());
-    expect({"kill", "slow"}, 0, "");
+    expect({"kill", "slow"}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -83,10 +83,10 @@ TEST_F(Control, KillNowEndsAJobThatHasNotAttached) {
     const std::string ready = machine_.path("ready");
     Process job = run("stubborn", {"sh", "-c", "trap '' TERM; touch " + ready + "; exec sleep 100"});
     ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); }));
-    expect({"kill", "stubborn"}, 0, "");
+    expect({"kill", "stubborn"}, 0, "is told to end");
     sleep_s(0.1);
     EXPECT_TRUE(job.runs());
-    expect({"kill", "stubborn", "--now"}, 0, "");
+    expect({"kill", "stubborn", "--now"}, 0, "is killed");
     EXPECT_EQ(job.wait(), 128 + SIGKILL);
 }
 
@@ -97,7 +97,8 @@ TEST_F(Control, AScriptThatIsKilledDoesNotGoOn) {
         Process job = run(name, {"sh", "-c", script});
         ASSERT_TRUE(machine_.goes_on(name));
         const int attached = machine_.row(name)["pid"];
-        expect(now ? std::vector<std::string>{"kill", name, "--now"} : std::vector<std::string>{"kill", name}, 0, "");
+        if (now) expect({"kill", name, "--now"}, 0, name + " (job 2) is killed");
+        else expect({"kill", name}, 0, name + " (job 1) is told to end");
         EXPECT_EQ(job.wait(), 128 + (now ? SIGKILL : SIGTERM));
         EXPECT_TRUE(eventually([&] { return ::kill(attached, 0) != 0; })) << "what the script had started runs on";
         EXPECT_FALSE(std::filesystem::exists(machine_.path("went-on")));
@@ -118,17 +119,22 @@ TEST_F(Control, AJobIsToldOnceToEnd) {
                                                 "while True: time.sleep(0.01)\n";
     Process job = run("saver", {"python3", machine_.path("saver.py"), told, ready});
     ASSERT_TRUE(eventually([&] { return std::filesystem::exists(ready); })) << job.output();
-    expect({"kill", "saver"}, 0, "");
+    expect({"kill", "saver"}, 0, "is told to end");
     ASSERT_TRUE(eventually([&] { return !text_of(told).empty(); }));
     sleep_s(0.2);
     EXPECT_EQ(text_of(told), "x");
-    expect({"kill", "saver", "--now"}, 0, "");
+    expect({"kill", "saver", "--now"}, 0, "is killed");
     EXPECT_EQ(job.wait(), 128 + SIGKILL);
 }
 
 TEST_F(Control, WhatIsTypedWrongIsStatusTwo) {
     expect({"policy", "nope"}, 2, "unknown policy 'nope'");
     expect({"policy", "rrr"}, 2, "did you mean 'rr'?");
+    Process job = run("resnet", {"sleep", "100"});
+    ASSERT_TRUE(is("resnet", "starting"));
+    for (const char* verb : {"pause", "kill"})
+        expect({verb, "resnte"}, 1, "there is no job 'resnte'; did you mean 'resnet'?");
+    expect({"wait", "resnte"}, 2, "there is no job 'resnte'; did you mean 'resnet'?");
     expect({"set", "1", "colour=red"}, 2, "cannot set 'colour'");
     for (const char* name : {"my job", "my\tjob", "7"}) expect({"run", "--name", name, "--", "true"}, 2, "--name must ");
     for (const char* count : {"-5", "0", "x"})
@@ -147,14 +153,14 @@ TEST_F(Control, NamesThatOthersChoseDoNotReachTheTerminalAsTheyAre) {
     EXPECT_EQ(json.wait(), 0);
     EXPECT_NE(json.output().find("\"a\\u202egnp\\u009b\""), std::string::npos) << json.output();
     EXPECT_TRUE(is_ascii(json.output())) << json.output();
-    EXPECT_EQ(nlohmann::json::parse(json.output())[0]["name"], name);
+    EXPECT_EQ(nlohmann::json::parse(json.output())["jobs"][0]["name"], name);
     Process text = machine_.salus({"ps"});
     EXPECT_EQ(text.wait(), 0);
     EXPECT_NE(text.output().find("a?gnp?"), std::string::npos) << text.output();
     EXPECT_TRUE(is_ascii(text.output())) << text.output();
     expect({"set", name + "x", "weight=2"}, 1, "there is no job 'a?gnp?x'");
     EXPECT_TRUE(is_ascii(machine_.log())) << machine_.log();
-    expect({"kill", name}, 0, "");
+    expect({"kill", name}, 0, "is told to end");
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
@@ -165,11 +171,134 @@ TEST_F(Control, AServiceThatRefusesItsOptionsIsStatusTwo) {
     EXPECT_NE(start.output().find("there is no policy 'nope'"), std::string::npos) << start.output();
 }
 
+TEST_F(Control, ACommandThatCannotRunIsToldAtOnce) {
+    std::ofstream(machine_.path("train.py")) << "print('hello')\n";
+    const std::string script = machine_.path("train.py");
+    for (const std::vector<std::string>& how : {std::vector<std::string>{"run"}, {"run", "--detach"}}) {
+        expect(how + Words{"--", "no-such-command"}, 127, "salus: no command 'no-such-command'\n");
+        expect(how + Words{"--", machine_.path("nope")}, 127, "salus: no file '" + machine_.path("nope") + "'\n");
+        expect(how + Words{script}, 126, "salus: " + script + " is not executable; did you mean 'python");
+    }
+    EXPECT_FALSE(std::filesystem::exists(machine_.state() + "/logs"));
+    EXPECT_TRUE(machine_.status()["ended"].empty());
+}
+
+// -------------------------------------------------------------------------------------------------------- wait, kill
+
+TEST_F(Control, WaitEndsWithTheStatusOfTheLastJob) {
+    const std::string go = machine_.path("go");
+    Process slow = run("slow", {"sh", "-c", "until [ -e " + go + " ]; do sleep 0.01; done; exit 3"});
+    ASSERT_TRUE(is("slow", "starting"));
+    Process quick = run("quick", {"sh", "-c", "exit 4"});
+    EXPECT_EQ(quick.wait(), 4);
+    expect({"wait", "quick"}, 4, "");  // it has ended already
+    Process both = machine_.salus({"wait", "slow", "quick"});
+    Process one = machine_.salus({"wait", "quick", "1"});
+    sleep_s(0.1);
+    EXPECT_TRUE(both.runs() && one.runs());
+    std::ofstream(go) << "";
+    EXPECT_EQ(both.wait(), 4);
+    EXPECT_EQ(one.wait(), 3);
+    EXPECT_EQ(both.output() + one.output(), "");
+}
+
+TEST_F(Control, WaitForAJobThatIsNotThereIsStatusTwoAtOnce) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    expect({"wait", "job", "nobody"}, 2, "there is no job 'nobody'");
+    expect({"wait", "9"}, 2, "there is no job '9'");
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    waits.signal(SIGINT);
+    EXPECT_EQ(waits.wait(), 128 + SIGINT);
+    EXPECT_TRUE(job.runs());
+}
+
+TEST_F(Control, WaitOutlastsAService) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    machine_.service().signal(SIGKILL);
+    machine_.service().wait();
+    ASSERT_TRUE(is("job", "starting")) << "its runner has started another service";
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(waits.wait(), 128 + SIGTERM) << waits.output();
+}
+
+TEST_F(Control, WaitSaysIfNobodySawTheExitStatus) {
+    Process job = run("job", {"sleep", "100"});
+    ASSERT_TRUE(is("job", "starting"));
+    Process waits = machine_.salus({"wait", "job"});
+    sleep_s(0.1);
+    job.end();  // the runner, too
+    EXPECT_EQ(waits.wait(), 1);
+    EXPECT_EQ(waits.output(), "salus: job (job 1) has ended, but nobody saw its exit status\n");
+}
+
+TEST_F(Control, KillTakesSeveralJobsOrAll) {
+    std::vector<Process> jobs;
+    for (const char* name : {"a", "b", "c", "d"}) {
+        jobs.push_back(run(name, {"sleep", "100"}));
+        ASSERT_TRUE(is(name, "starting"));
+    }
+    Process several = machine_.salus({"kill", "a", "nobody", "2"});
+    EXPECT_EQ(several.wait(), 1);
+    EXPECT_NE(several.output().find("salus: there is no job 'nobody'\n"), std::string::npos) << several.output();
+    for (const char* line : {"a (job 1) is told to end\n", "b (job 2) is told to end\n"})
+        EXPECT_NE(several.output().find(line), std::string::npos) << several.output();
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGTERM);
+    EXPECT_TRUE(jobs[2].runs() && jobs[3].runs());
+    expect({"kill"}, 2, "kill needs either jobs or --all");
+    expect({"kill", "c", "--all"}, 2, "kill needs either jobs or --all");
+    Process all = machine_.salus({"kill", "--all", "--now"});
+    EXPECT_EQ(all.wait(), 0);
+    EXPECT_EQ(all.output(), "c (job 3) is killed\nd (job 4) is killed\n");
+    for (std::size_t i = 2; i < 4; ++i) EXPECT_EQ(jobs[i].wait(), 128 + SIGKILL);
+    ASSERT_TRUE(eventually([&] { return machine_.status()["jobs"].empty(); }));
+    expect({"kill", "--all"}, 0, "you have no jobs");
+}
+
+TEST_F(Control, WhatACommandDidIsOneLine) {
+    Process job = run("my", endless());
+    ASSERT_TRUE(machine_.goes_on("my"));
+    expect({"pause", "1"}, 0, "my (job 1) pauses after its current iteration\n");
+    expect({"resume", "my"}, 0, "my (job 1) is resumed\n");
+    expect({"set", "1", "priority=3", "class=batch"}, 0, "my (job 1) has priority=3, class=batch now\n");
+    expect({"policy", "srtf"}, 0, "the policy is srtf now\n");
+    expect({"policy"}, 0, "srtf\n");
+    expect({"kill", "my"}, 0, "my (job 1) is told to end\n");
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    expect({"stop"}, 0, "the service has stopped\n");
+}
+
+TEST_F(Control, PsShowsJobsThatHaveEnded) {
+    Process job = run("brief", {"sh", "-c", "exit 7"});
+    EXPECT_EQ(job.wait(), 7);
+    ASSERT_TRUE(eventually([&] { return machine_.status()["jobs"].empty(); }));
+    expect({"ps"}, 0, "no jobs\n");
+    Process table = machine_.salus({"ps", "-a"});
+    EXPECT_EQ(table.wait(), 0);
+    EXPECT_NE(table.output().find("brief  -      ended "), std::string::npos) << table.output();
+    EXPECT_NE(table.output().find("  status 7, "), std::string::npos) << table.output();
+    Process document = machine_.salus({"ps", "-a", "--json"});
+    EXPECT_EQ(document.wait(), 0);
+    const nlohmann::json all = nlohmann::json::parse(document.output());
+    EXPECT_EQ(all["schema_version"], 1);
+    const nlohmann::json ended = all["ended"][0];
+    EXPECT_EQ(ended["exit_status"], 7);
+    EXPECT_EQ(ended["command"], "sh -c exit 7");
+    EXPECT_FALSE(ended["user"].get<std::string>().empty());
+    EXPECT_LT(std::abs(ended["ended_unix_s"].get<double>() - static_cast<double>(::time(nullptr))), 100);
+    EXPECT_LT(ended["elapsed_s"], 100.0);
+}
+
 // -------------------------------------------------------------------------------------------------------------- logs
 
 TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
     const auto detach = [&](const std::string& text) {
-        Process job = machine_.salus({"run", "--detach", "--name", "bar", "--", "printf", text});
+        Process job = machine_.salus({"run", "-d", "--name", "bar", "--", "printf", text});
         EXPECT_EQ(job.wait(), 0) << job.output();
         EXPECT_TRUE(eventually([&] { return machine_.row("bar").empty(); }));
     };
@@ -186,6 +315,11 @@ TEST_F(Control, LogsAreCopiedByteForByteAndNoneIsLost) {
         EXPECT_EQ(logs.output(), "of the second") << "as it is, without an end of the line";
     }
     expect({"logs", "ar"}, 1, "no log for job 'ar'");
+    detach("1\\n2\\n3\\n");
+    Process last = machine_.salus({"logs", "-n", "2", "bar"});
+    EXPECT_EQ(last.wait(), 0);
+    EXPECT_EQ(last.output(), "2\n3\n");
+    expect({"logs", "-n", "-1", "bar"}, 2, "-n must be 0 or more");
 }
 
 // ------------------------------------------------------------------------------------------------------------ bench

@@ -93,14 +93,14 @@ TEST(CudaSharing, ThreeJobsInOneLaneNeedTheirContextsTheSumOfPAndOneT) {
     EXPECT_LE(most, 3 * kContextMiB + 3 * p_mib + t_mib);
     const nlohmann::json status = machine.status();
     ASSERT_EQ(status["service"]["lanes"].size(), 1u);
-    EXPECT_EQ(status["service"]["lanes"][0].value("size", std::int64_t{0}), t_mib * kMiB);
+    EXPECT_EQ(status["service"]["lanes"][0].value("size_bytes", std::int64_t{0}), t_mib * kMiB);
     const int unsure_mib = 16;  // of each: what is less does not matter to the service
-    EXPECT_GE(status["service"].value("reserved", std::int64_t{0}), (most - 3 * unsure_mib) * kMiB)
+    EXPECT_GE(status["service"].value("reserved_bytes", std::int64_t{0}), (most - 3 * unsure_mib) * kMiB)
         << "it knows what is in use";
     for (int i = 0; i < 3; ++i) {
         const nlohmann::json row = machine.row("job" + std::to_string(i));
-        EXPECT_GE(row.value("lane_peak", std::int64_t{0}), 120 * kMiB) << row;
-        EXPECT_GE(row.value("persistent", std::int64_t{0}), (kContextMiB + p_mib - unsure_mib) * kMiB) << row;
+        EXPECT_GE(row.value("lane_peak_bytes", std::int64_t{0}), 120 * kMiB) << row;
+        EXPECT_GE(row.value("persistent_bytes", std::int64_t{0}), (kContextMiB + p_mib - unsure_mib) * kMiB) << row;
     }
 }
 

@@ -7,9 +7,11 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "policies/table.h"
 #include "sim/workloads.h"
+#include "status/status.h"
 
 namespace salus {
 namespace {
@@ -45,6 +47,21 @@ TEST(Docs, SimulatorNamesEveryWorkload) {
     for (const sim::WorkloadInfo& workload : sim::all_workloads()) {
         EXPECT_NE(text.find(fmt::format("`{}`", workload.name)), std::string::npos) << workload.name;
     }
+}
+
+TEST(Docs, EveryKeyOfAJobIsExplained) {
+    const std::string text = document("docs/service.md");
+    JobStatus job;
+    job.state = JobState::kWaiting;
+    job.client = ClientId{1};
+    job.end = {1, 0};
+    Activity& activity = job.activity.emplace();
+    activity.wait.behind = Wait::Behind{"a", 1};
+    activity.lane = LaneId{1};
+    activity.length.emplace();
+    activity.left.emplace();
+    const nlohmann::json row = to_json(job);
+    for (const auto& [key, value] : row.items()) EXPECT_NE(text.find(fmt::format("`{}`", key)), std::string::npos) << key;
 }
 
 /// All sources of the service, the client and the simulator in one text.

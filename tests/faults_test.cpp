@@ -108,13 +108,13 @@ TEST_F(Faults, TheNextServiceChargesWhatOrphansHold) {
     machine.service().signal(SIGKILL);
     machine.service().wait();
     machine.start_service();
-    const auto held = [&] { return machine.status()["service"].value("held_by_orphans", std::int64_t{0}); };
+    const auto held = [&] { return machine.status()["service"].value("held_by_orphans_bytes", std::int64_t{0}); };
     EXPECT_GT(held(), 8 << 20);
-    EXPECT_LT(machine.status()["service"].value("capacity", std::int64_t{0}), std::int64_t{1} << 30);
+    EXPECT_LT(machine.status()["service"].value("capacity_bytes", std::int64_t{0}), std::int64_t{1} << 30);
     job.signal(SIGCONT);
     EXPECT_TRUE(machine.goes_on("orphan"));
     EXPECT_TRUE(eventually([&] { return held() == 0; }));
-    EXPECT_EQ(machine.status()["service"].value("capacity", std::int64_t{0}), std::int64_t{1} << 30);
+    EXPECT_EQ(machine.status()["service"].value("capacity_bytes", std::int64_t{0}), std::int64_t{1} << 30);
 }
 
 TEST_F(Faults, AClientThatIdlesForEverHoldsNobodyUp) {

@@ -70,7 +70,7 @@ TEST_F(History, TheSecondRunShowsHowMuchIsLeft) {
     ASSERT_TRUE(stands_at("train", 20)) << machine_.status();
     Process ps = machine_.salus({"ps", "--json"});
     ASSERT_EQ(ps.wait(), 0);
-    const json row = json::parse(ps.output())[0];
+    const json row = json::parse(ps.output())["jobs"][0];
     EXPECT_EQ(row["iterations_total"], 60);
     EXPECT_EQ(row["estimate"], "history");
     EXPECT_GT(row["left_s"], 0.0);

@@ -66,7 +66,7 @@ TEST(Sharing, EightJobsInOneLaneNeedTheSumOfPAndOneT) {
     for (int i = 0; i < jobs; ++i) {
         const nlohmann::json row = machine.row("job" + std::to_string(i));
         EXPECT_GE(lane_share(row), 0.8) << row;
-        EXPECT_GE(row.value("lane_peak", 0.0), 0.8 * t_mib * 1048576);
+        EXPECT_GE(row.value("lane_peak_bytes", 0.0), 0.8 * t_mib * 1048576);
     }
 }
 

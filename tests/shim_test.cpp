@@ -226,7 +226,7 @@ TEST(Shim, MemoryThatSalusServesIsLimitedToo) {
 TEST(Shim, TheDeviceIsAsLargeAsTheServiceSays) {
     ShimMachine machine;
     Process first = machine.run({"--name", "first"}, {"dlsym", "--mib", "64", "--seconds", "3", "--us", "1000"});
-    ASSERT_TRUE(eventually([&] { return machine.row("first").value("persistent", std::int64_t{0}) >= 64 * kMiB; }))
+    ASSERT_TRUE(eventually([&] { return machine.row("first").value("persistent_bytes", std::int64_t{0}) >= 64 * kMiB; }))
         << machine.row("first").dump();
     Process second = machine.run({"--name", "second"}, {"resolver", "--mib", "32", "--launches", "5"});
     const nlohmann::json result = machine.result(second);

@@ -230,8 +230,8 @@ protected:
                 const auto keep_largest = [&](std::map<std::string, double>& most, const char* key) {
                     most[name] = std::max(most[name], static_cast<double>(job.value(key, std::int64_t{0})) / (1 << 20));
                 };
-                keep_largest(found.persistent_mib, "persistent");
-                keep_largest(found.ephemeral_mib, "ephemeral");
+                keep_largest(found.persistent_mib, "persistent_bytes");
+                keep_largest(found.ephemeral_mib, "ephemeral_bytes");
             }
             found.peak_mib = std::max(found.peak_mib, sum - baseline);
             sleep_s(0.05);  // the kernel takes some milliseconds to tell

@@ -79,7 +79,7 @@ TEST_F(Users, AServiceForAllKeepsThemApart) {
     ASSERT_TRUE(machine.goes_on("theirs"));
     const nlohmann::json mine = machine.row("mine");
     const nlohmann::json theirs = machine.row("theirs");
-    EXPECT_EQ(theirs["user"], kOther);
+    EXPECT_EQ(theirs["uid"], kOther);
     EXPECT_NE(mine["lane"], theirs["lane"]);
     const std::string salus = copy_for_others(machine, SALUS_BINARY);
     for (const std::vector<std::string>& words :
@@ -94,6 +94,27 @@ TEST_F(Users, AServiceForAllKeepsThemApart) {
     EXPECT_EQ(own.wait(), 0) << own.output();
     EXPECT_TRUE(eventually([&] { return machine.state_of("theirs") == "paused"; }));
     EXPECT_TRUE(machine.goes_on("mine"));
+}
+
+TEST_F(Users, OthersSeeAJobButNotItsCommand) {
+    Machine machine({"--capacity", "1GiB", "--users", "all"});
+    Process job = machine.salus({"run", "--name", "mine", "--", "sleep", "100"});
+    ASSERT_TRUE(eventually([&] { return machine.row("mine").value("command", "") == "sleep 100"; })) << machine.status();
+    const std::string salus = copy_for_others(machine, SALUS_BINARY);
+    const auto row = [&] {
+        Process other({salus, "ps", "-a", "--json"}, machine.environment(), machine.path("other.out"), kOther);
+        EXPECT_EQ(other.wait(), 0) << other.output();
+        const nlohmann::json all = nlohmann::json::parse(other.output(), nullptr, false);
+        return all["jobs"].empty() ? all["ended"][0] : all["jobs"][0];
+    };
+    EXPECT_EQ(row()["user"], "root");
+    EXPECT_EQ(row()["command"], "");
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    ASSERT_TRUE(eventually([&] { return machine.status()["jobs"].empty(); }));
+    EXPECT_EQ(row()["state"], "ended");
+    EXPECT_EQ(row()["command"], "");
+    EXPECT_EQ(machine.status()["ended"][0]["command"], "sleep 100");
 }
 
 // Without HOME, files are in /tmp, where another user can make the folder first.

@@ -124,6 +124,11 @@ std::optional<std::string_view> nearest_name(std::string_view typed, std::span<c
     return best;
 }
 
+std::string did_you_mean(std::string_view typed, std::span<const std::string_view> known) {
+    const auto near = nearest_name(typed, known);
+    return near ? "; did you mean '" + std::string(*near) + "'?" : "";
+}
+
 std::string last_line_of(std::istream& text) {
     std::string last;
     for (std::string line; std::getline(text, line);) {

@@ -28,6 +28,9 @@ std::string format_bytes(Bytes bytes);
 /// The known name nearest to the typed one, if it is near enough to be a typing error.
 std::optional<std::string_view> nearest_name(std::string_view typed, std::span<const std::string_view> known);
 
+/// "; did you mean 'policy'?", to end an error; empty if no name is near enough.
+std::string did_you_mean(std::string_view typed, std::span<const std::string_view> known);
+
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

@@ -133,6 +133,8 @@ TEST(Text, NearestName) {
     };
     for (const auto& [typed, nearest] : kCases) EXPECT_EQ(nearest_name(typed, kKnown), nearest) << typed;
     EXPECT_EQ(nearest_name("fifo", {}), std::nullopt);
+    EXPECT_EQ(did_you_mean("srft", kKnown), "; did you mean 'srtf'?");
+    EXPECT_EQ(did_you_mean("gandiva", kKnown), "");
     // Of two equally near the first in the table.
     EXPECT_EQ(nearest_name("ax", std::to_array<std::string_view>({"ab", "ac"})), "ab");
 }

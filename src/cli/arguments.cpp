@@ -1,5 +1,8 @@
 #include "cli/arguments.h"
 
+#include <algorithm>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -22,10 +25,9 @@ const Policy* find_policy_or_complain(std::string_view name) {
     if (const Policy* policy = find_policy(name)) return policy;
     std::vector<std::string_view> names;
     for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
-    const auto near = nearest_name(name, names);
-    throw UsageError{
-        fmt::format("unknown policy '{}'; {}", name,
-                    near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")))};
+    const std::string hint = did_you_mean(name, names);
+    throw UsageError{fmt::format("unknown policy '{}'{}", name,
+                                 hint.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : hint)};
 }
 
 std::vector<const Policy*> parse_policies(const std::string& list) {
@@ -33,6 +35,17 @@ std::vector<const Policy*> parse_policies(const std::string& list) {
     std::vector<const Policy*> chosen;
     for (std::string_view part : split(list, ',')) chosen.push_back(find_policy_or_complain(trim(part)));
     return chosen;
+}
+
+Result<wire::JobReference> job_called(const std::string& text) {
+    const auto number = parse_integer(text);
+    if (number && *number > 0 && *number <= std::numeric_limits<std::uint32_t>::max())
+        return wire::JobReference{static_cast<std::uint32_t>(*number), {}};
+    const wire::Text<64> name(text);
+    const bool can_be_a_name = !text.empty() && name.view() == text &&
+                               std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    if (!can_be_a_name) return Error{fmt::format("there is no job '{}'", text)};
+    return wire::JobReference{0, name};
 }
 
 nlohmann::ordered_json figures_json(const sim::Figures& f) {

@@ -7,8 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/result.h"
 #include "core/policy.h"
 #include "sim/report.h"
+#include "wire/messages.h"
 
 namespace salus::cli {
 
@@ -24,6 +26,9 @@ const Policy* find_policy_or_complain(std::string_view name);
 
 /// "fifo,srtf" or "all".
 std::vector<const Policy*> parse_policies(const std::string& list);
+
+/// A job's number or its name. An error, in one line, if no job can be called so.
+Result<wire::JobReference> job_called(const std::string& text);
 
 nlohmann::ordered_json figures_json(const sim::Figures& figures);
 

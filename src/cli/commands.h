@@ -15,19 +15,25 @@ struct UsageError {
     std::string message;
 };
 
-/// The command failed: one line on standard error, exit status 1.
+/// The command failed: one line on standard error, and this exit status.
 struct Failure {
     std::string message;
+    int status = 1;
 };
+
+/// "salus 1.2.3".
+std::string version_text();
 
 /// Set by the subcommand that was named.
 using Action = std::function<int()>;
 
 void add_run_command(CLI::App& program, Action& action);
 void add_control_commands(CLI::App& program, Action& action);
+void add_wait_command(CLI::App& program, Action& action);
 void add_history_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_bench_command(CLI::App& program, Action& action);
+void add_help_command(CLI::App& program, Action& action);
 void add_completion_command(CLI::App& program, Action& action);
 void add_sim_command(CLI::App& program, Action& action);
 /// Below `sim`.

@@ -5,28 +5,17 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/usage.h"
 
 namespace salus::cli {
 namespace {
-
-std::vector<std::string> options_of(const CLI::App& app) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : app.get_options()) {
-        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    return names;
-}
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-    return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
-}
 
 std::string bash(const CLI::App& program) {
     std::string commands;
     std::string cases;
     for (const CLI::App* command : commands_of(program)) {
         commands += command->get_name() + " ";
-        std::vector<std::string> words = options_of(*command);
+        std::vector<std::string> words = long_options_of(*command);
         for (const CLI::App* below : commands_of(*command)) words.push_back(below->get_name());
         cases += fmt::format("        {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(words, " "));
     }
@@ -59,7 +48,7 @@ std::string fish(const CLI::App& program) {
     for (const CLI::App* command : commands_of(program)) {
         out += fmt::format("complete -c salus -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
                            quoted_for_fish(command->get_description()));
-        for (const std::string& option : options_of(*command)) {
+        for (const std::string& option : long_options_of(*command)) {
             out += fmt::format("complete -c salus -n '__fish_seen_subcommand_from {}' -l {}\n", command->get_name(),
                                option.substr(2));
         }

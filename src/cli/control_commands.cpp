@@ -1,10 +1,10 @@
 // The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -26,6 +26,7 @@
 #include "os/file.h"
 #include "os/places.h"
 #include "os/socket.h"
+#include "os/user.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
 #include "sim/timeline.h"
@@ -37,6 +38,9 @@ namespace {
 
 using nlohmann::json;
 
+/// How long a service may take to end; it may have to end MPS first.
+constexpr Duration kStopPatience = seconds(20);
+
 /// Asks the service. A refusal is one line, and exit status 1.
 std::string ask(const wire::Command& command) {
     Result<std::string> answer = ask_service(os::default_socket(), command);
@@ -44,21 +48,25 @@ std::string ask(const wire::Command& command) {
     return std::move(answer).value();
 }
 
-/// A job's number or its name.
-wire::JobReference job_called(const std::string& text) {
-    const auto number = parse_integer(text);
-    if (number && *number > 0 && *number <= std::numeric_limits<std::uint32_t>::max())
-        return {static_cast<std::uint32_t>(*number), {}};
-    const wire::Text<64> name(text);
-    const bool can_be_a_name = !text.empty() && name.view() == text &&
-                               std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-    if (!can_be_a_name) throw Failure{fmt::format("there is no job '{}'", text)};
-    return {0, name};
+wire::JobReference job_or_fail(const std::string& text) {
+    const Result<wire::JobReference> job = job_called(text);
+    if (!job) throw Failure{job.error()};
+    return job.value();
+}
+
+/// Asks, and says what that did to the job.
+int tell(const wire::Command& command, const std::string& done) {
+    const JobStatus job = job_status_from(json::parse(ask(command), nullptr, false));
+    fmt::print("{} {}\n", job_text(job.name, job.job), done);
+    return 0;
 }
 
 Status status_or_fail() {
     Result<Status> status = ask_status(os::default_socket());
     if (!status) throw Failure{status.error()};
+    for (auto* rows : {&status.value().jobs, &status.value().ended}) {
+        for (JobStatus& row : *rows) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+    }
     return std::move(status).value();
 }
 
@@ -66,7 +74,39 @@ void set_policy(const std::string& name) {
     find_policy_or_complain(name);
     const json answer = json::parse(ask(wire::SetPolicy{wire::Text<32>(name)}), nullptr, false);
     const std::string note = answer.is_object() ? answer.value("note", "") : "";
+    fmt::print("the policy is {} now\n", name);
     if (!note.empty()) std::fprintf(stderr, "salus: %s\n", printable(note).c_str());
+}
+
+// -------------------------------------------------------------------------------------------------------------- kill
+
+/// The numbers of the caller's own jobs.
+std::vector<wire::JobReference> own_jobs() {
+    std::vector<wire::JobReference> own;
+    for (const JobStatus& job : status_or_fail().jobs) {
+        const bool known = !own.empty() && own.back().number == job.job;  // the clients of a job follow each other
+        if (job.user == UserId{::getuid()} && !known) own.push_back({job.job, {}});
+    }
+    return own;
+}
+
+/// Kills those that it can; each other one is a line.
+int kill(const std::vector<std::string>& names, bool all, bool at_once) {
+    if (names.empty() != all) throw UsageError{"kill needs either jobs or --all"};
+    std::vector<wire::JobReference> jobs;
+    if (all) jobs = own_jobs();
+    for (const std::string& name : names) jobs.push_back(job_or_fail(name));
+    if (jobs.empty()) fmt::print("you have no jobs\n");
+    int status = 0;
+    for (const wire::JobReference& job : jobs) {
+        try {
+            tell(wire::KillJob{job, at_once ? 1u : 0u}, at_once ? "is killed" : "is told to end");
+        } catch (const Failure& failure) {
+            std::fprintf(stderr, "salus: %s\n", printable(failure.message).c_str());
+            status = 1;
+        }
+    }
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs
@@ -80,11 +120,13 @@ void copy_new(std::FILE* file) {
     std::clearerr(file);  // clears end-of-file: there may be more later
 }
 
-int show_log(const std::string& which, bool follow) {
+int show_log(const std::string& which, std::optional<std::int64_t> lines, bool follow) {
+    if (lines && *lines < 0) throw UsageError{fmt::format("-n must be 0 or more; got '{}'", *lines)};
     const Result<std::string> path = find_log(log_directory(), which);
     if (!path) throw Failure{path.error()};
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(trusted(path.value()).c_str(), "rb"), std::fclose);
     if (!file) throw Failure{path.value() + " cannot be read"};
+    if (lines) skip_to_last_lines(file.get(), static_cast<std::uint64_t>(*lines));
     for (;;) {
         copy_new(file.get());
         if (!follow) return 0;
@@ -159,10 +201,15 @@ int start(const std::vector<std::string>& options) {
 }
 
 int stop(bool force) {
-    const std::string socket = os::default_socket();
+    const int pid = status_or_fail().service.pid;
     ask(wire::StopService{force ? 1u : 0u});
-    for (int i = 0; i < 500 && os::connect_to(socket); ++i) os::sleep_for(milliseconds(10));
-    return 0;
+    for (const Instant until = os::now() + kStopPatience; os::now() < until; os::sleep_for(milliseconds(10))) {
+        const Result<Status> status = ask_status(os::default_socket());
+        if (status && status.value().service.pid == pid) continue;  // else it is gone; jobs may have started the next one
+        fmt::print("the service has stopped\n");
+        return 0;
+    }
+    throw Failure{"the service still answers, 20 s after it was told to stop"};
 }
 
 }  // namespace
@@ -172,7 +219,9 @@ void add_control_commands(CLI::App& program, Action& action) {
     struct Values {
         bool json = false;
         bool flag = false;
+        bool all = false;
         double interval_s = 1;
+        std::optional<std::int64_t> lines;
         std::string text;
         std::vector<std::string> words;
     };
@@ -180,10 +229,13 @@ void add_control_commands(CLI::App& program, Action& action) {
 
     auto v = std::make_shared<Values>();
     CLI::App* ps = add("ps", "List jobs");
+    ps->add_flag("-a,--all", v->all, "Also jobs that have ended lately: the last 50, since the service started");
     ps->add_flag("--json", v->json, "Print JSON");
     on(ps, [v] {
         const Status answer = status_or_fail();
-        fmt::print("{}", v->json ? json_text(to_json(answer.jobs)) : format_ps(answer));
+        PsOptions shown{.ended_before_unix_s = {}, .viewer = UserId{::getuid()}};
+        if (v->all) shown.ended_before_unix_s = static_cast<std::int64_t>(os::unix_time_s());
+        fmt::print("{}", v->json ? json_text(ps_json(answer, v->all)) : format_ps(answer, shown));
         return 0;
     });
 
@@ -217,23 +269,27 @@ void add_control_commands(CLI::App& program, Action& action) {
         return command;
     };
     CLI::App* pause = of_a_job("pause", "Pause a job after its current iteration");
-    on(pause, [v] { return ask(wire::PauseJob{job_called(v->text)}), 0; });
+    on(pause, [v] { return tell(wire::PauseJob{job_or_fail(v->text)}, "pauses after its current iteration"); });
     CLI::App* resume = of_a_job("resume", "Resume a paused job");
-    on(resume, [v] { return ask(wire::ResumeJob{job_called(v->text)}), 0; });
-    CLI::App* kill = of_a_job("kill", "End a job");
-    kill->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
-    on(kill, [v] { return ask(wire::KillJob{job_called(v->text), v->flag ? 1u : 0u}), 0; });
+    on(resume, [v] { return tell(wire::ResumeJob{job_or_fail(v->text)}, "is resumed"); });
+    CLI::App* end_jobs = add("kill", "End jobs");
+    end_jobs->add_option("jobs", v->words, "Numbers or names of the jobs");
+    end_jobs->add_flag("--all", v->all, "End all of your jobs");
+    end_jobs->add_flag("--now", v->flag, "Send SIGKILL instead of SIGTERM");
+    on(end_jobs, [v] { return kill(v->words, v->all, v->flag); });
     CLI::App* set = of_a_job("set", "Change a job's priority, weight, iterations or class");
     set->add_option("assignments", v->words, "priority=N, weight=X, iterations=N, class=batch|interactive")->required();
     on(set, [v] {
         const auto wanted = wire::parse_assignments({v->words.begin(), v->words.end()});
         if (!wanted) throw UsageError{wanted.error()};
-        return ask(wire::set_job(job_called(v->text), wanted.value())), 0;
+        return tell(wire::set_job(job_or_fail(v->text), wanted.value()),
+                    fmt::format("has {} now", fmt::join(v->words, ", ")));
     });
 
     CLI::App* logs = of_a_job("logs", "Show the output of a job that was started with --detach");
     logs->add_flag("-f,--follow", v->flag, "Follow the output until the job ends");
-    on(logs, [v] { return show_log(v->text, v->flag); });
+    logs->add_option("-n,--lines", v->lines, "Begin with the last N lines")->type_name("N");
+    on(logs, [v] { return show_log(v->text, v->lines, v->flag); });
 
     CLI::App* trace = add("trace", "Write the trace as a timeline (.json for Perfetto, or .svg), or replay it");
     trace->add_option("file", v->text, "File to write");

@@ -1,11 +1,13 @@
 #include "cli/job_logs.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -78,16 +80,39 @@ Result<std::string> find_log(const std::string& directory, const std::string& wh
     };
     const std::string wanted = as_in_file_names(which);
     std::optional<Found> latest;
+    std::vector<std::string> names;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
         const std::string file = entry.path().filename().string();
         const auto log = parse_log_name(file);
+        if (log) names.emplace_back(log->name);
         if (!log || (log->job != wanted && log->name != wanted)) continue;
         const Found found{entry.last_write_time(error), log->count, entry.path().string()};
         if (!error && (!latest || *latest < found)) latest = found;
     }
-    if (!latest) return Error{fmt::format("no log for job '{}'; only jobs started with --detach have one", which)};
-    return latest->path;
+    if (latest) return latest->path;
+    const std::string hint = did_you_mean(which, std::vector<std::string_view>(names.begin(), names.end()));
+    return Error{
+        fmt::format("no log for job '{}'{}", which, hint.empty() ? "; only jobs started with --detach have one" : hint)};
+}
+
+void skip_to_last_lines(std::FILE* file, std::uint64_t lines) {
+    std::array<char, 65536> block;
+    if (std::fseek(file, 0, SEEK_END) != 0) return;
+    const long end = std::ftell(file);
+    std::uint64_t ends = 0;  // of lines, seen so far from the end; that of the last line does not count
+    for (long block_end = end; block_end > 0 && lines > 0;) {
+        const long start = std::max(block_end - static_cast<long>(block.size()), 0L);
+        std::fseek(file, start, SEEK_SET);
+        const std::size_t got = std::fread(block.data(), 1, static_cast<std::size_t>(block_end - start), file);
+        for (long at = start + static_cast<long>(got) - 1; at >= start; --at) {
+            if (block[static_cast<std::size_t>(at - start)] != '\n' || at == end - 1 || ++ends < lines) continue;
+            std::fseek(file, at + 1, SEEK_SET);
+            return;
+        }
+        block_end = start;
+    }
+    std::fseek(file, lines == 0 ? end : 0, SEEK_SET);
 }
 
 }  // namespace salus::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "base/result.h"
@@ -21,5 +22,8 @@ Result<NewLog> make_log(const std::string& directory, std::uint32_t job, const s
 
 /// The log of a job that runs or has ended, by number or name; the latest if there are several.
 Result<std::string> find_log(const std::string& directory, const std::string& which);
+
+/// Reading goes on with the last lines. The last one need not have ended.
+void skip_to_last_lines(std::FILE* file, std::uint64_t lines);
 
 }  // namespace salus::cli

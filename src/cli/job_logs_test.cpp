@@ -59,7 +59,7 @@ TEST_F(JobLogs, TheLatestOfANumberOrNameIsFound) {
 TEST_F(JobLogs, OnlyTheWholeNameCounts) {
     make(1, "my-train");
     make(11, "train.2");
-    EXPECT_EQ(find("train"), "no log for job 'train'; only jobs started with --detach have one");
+    EXPECT_EQ(find("train"), "no log for job 'train'; did you mean 'train.2'?");
     EXPECT_EQ(find("my-train"), "1-my-train.log");
     EXPECT_EQ(find("train.2"), "11-train.2.log");
     EXPECT_EQ(find("1"), "1-my-train.log");
@@ -73,6 +73,27 @@ TEST_F(JobLogs, NamesThatLookLikeOursAreToldApart) {
     EXPECT_EQ(find("a.log"), "1-a.log.log");
     EXPECT_EQ(find("a"), "no log for job 'a'; only jobs started with --detach have one");
     EXPECT_EQ(find("dir/name"), "2-dir_name.log");
+}
+
+TEST_F(JobLogs, TheLastLinesAreFound) {
+    const auto last_lines = [&](const std::string& text, std::uint64_t lines) {
+        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+        std::fwrite(text.data(), 1, text.size(), file.get());
+        skip_to_last_lines(file.get(), lines);
+        std::string rest(text.size(), '\0');
+        rest.resize(std::fread(rest.data(), 1, rest.size(), file.get()));
+        return rest;
+    };
+    EXPECT_EQ(last_lines("1\n2\n3\n", 2), "2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3", 2), "2\n3") << "it has not ended yet";
+    EXPECT_EQ(last_lines("1\n2\n3\n", 3), "1\n2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3\n", 9), "1\n2\n3\n");
+    EXPECT_EQ(last_lines("1\n2\n3\n", 0), "");
+    EXPECT_EQ(last_lines("\n\n", 1), "\n");
+    EXPECT_EQ(last_lines("", 1), "");
+    const std::string long_line(200'000, 'x');  // longer than what is read at once
+    EXPECT_EQ(last_lines("1\n" + long_line + "\n", 1), long_line + "\n");
+    EXPECT_EQ(last_lines(long_line + "\n1\n", 2), long_line + "\n1\n");
 }
 
 TEST_F(JobLogs, WhereNothingCanBeWrittenIsNamed) {

@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/characters.h"
-#include "base/version.h"
 #include "cli/commands.h"
+#include "cli/usage.h"
 
 namespace {
 
@@ -16,16 +16,18 @@ void say(const std::string& message) { std::fprintf(stderr, "salus: %s\n", salus
 
 int main(int argc, char** argv) {
     CLI::App program("Salus: several deep-learning jobs share one GPU.", "salus");
-    program.set_version_flag("--version", std::string("salus ") + salus::kSalusVersion);
+    program.set_version_flag("--version", salus::cli::version_text());
     program.require_subcommand(1);
     salus::cli::Action action;
     salus::cli::add_run_command(program, action);
     salus::cli::add_control_commands(program, action);
+    salus::cli::add_wait_command(program, action);
     salus::cli::add_history_command(program, action);
     salus::cli::add_doctor_command(program, action);
     salus::cli::add_bench_command(program, action);
     salus::cli::add_sim_command(program, action);
     salus::cli::add_completion_command(program, action);
+    salus::cli::add_help_command(program, action);
     try {
         program.parse(argc, argv);
         const int status = action();
@@ -36,13 +38,10 @@ int main(int argc, char** argv) {
         return status;
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        const bool unknown = argc > 1 && program.get_subcommands().empty();
-        const char* kind = unknown && argv[1][0] == '-' ? "option" : "command";
-        if (unknown) say(std::string("there is no ") + kind + " '" + argv[1] + "'; salus --help lists them");
-        else say(error.what());
+        say(salus::cli::explain(program, error));
     } catch (const salus::cli::Failure& failure) {
         say(failure.message);
-        return 1;
+        return failure.status;
     } catch (const salus::cli::UsageError& error) {
         say(error.message);
     }

@@ -22,6 +22,7 @@
 #include "cli/commands.h"
 #include "cli/job_environment.h"
 #include "cli/job_logs.h"
+#include "cli/runnable.h"
 #include "cli/service_link.h"
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
@@ -82,6 +83,8 @@ public:
     Runner(const RunArguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
 
     int run() {
+        // Otherwise only the log of a job in the background would tell.
+        if (const auto failure = why_not_runnable(arguments_.command.front())) throw *failure;
         look_at_python();
         announce();
         if (arguments_.detach) {
@@ -389,7 +392,7 @@ void add_run_command(CLI::App& program, Action& action) {
                     "on: the job's calls of the GPU's driver pass through Salus; off: only PyTorch shares")
         ->type_name("on|off")
         ->capture_default_str();
-    run->add_flag("--detach", a->detach, "Run in the background and write a log (salus logs)");
+    run->add_flag("-d,--detach", a->detach, "Run in the background and write a log (salus logs)");
     run->add_option("command", a->command, "The command and its arguments, after --");
     run->positionals_at_end();
     run->prefix_command(false);

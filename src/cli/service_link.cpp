@@ -31,9 +31,15 @@ Result<std::string> ask_service(const std::string& socket, const wire::Command& 
     if (!connection) return Error{connection.error()};
     // If this fails, the service may have sent the reason.
     wire::send(connection.value().get(), wire::message_of(command));
-    wire::Received received = wire::receive(connection.value().get());
+    auto answer = read_answer(connection.value().get());
+    if (!answer) return Error{"the service does not answer"};
+    return std::move(*answer);
+}
+
+std::optional<Result<std::string>> read_answer(int connection) {
+    wire::Received received = wire::receive(connection);
     if (received.kind == wire::Received::Kind::kGarbage) return Error{"the service " + received.why};
-    if (received.kind != wire::Received::Kind::kMessage) return Error{"the service does not answer"};
+    if (received.kind != wire::Received::Kind::kMessage) return std::nullopt;
     if (const auto* sorry = std::get_if<wire::Sorry>(&received.message)) return Error{std::string(sorry->why.view())};
     const auto* answer = std::get_if<wire::Answer>(&received.message);
     if (!answer || !received.descriptors[0] || answer->size > (std::uint64_t{1} << 30))

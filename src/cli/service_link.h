@@ -15,6 +15,9 @@ namespace salus::cli {
 /// One command and its answer: JSON, or an error of one line.
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
 
+/// Reads an answer of the service from a connection. Nothing if the service is gone.
+std::optional<Result<std::string>> read_answer(int connection);
+
 Result<Status> ask_status(const std::string& socket);
 
 /// The directory of this program: the others are beside it.

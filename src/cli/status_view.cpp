@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/characters.h"
 #include "base/client_class.h"
@@ -183,16 +184,20 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.job = std::to_string(job.job);
     cells.name = shown(job.name);
     cells.state = shown(std::string(name_of(job.state)));
-    cells.pid = std::to_string(job.pid);
+    cells.pid = job.pid > 0 ? std::to_string(job.pid) : kMissing;
+    cells.user = job.user_name.empty() ? std::to_string(static_cast<std::uint32_t>(job.user)) : printable(job.user_name);
+    cells.elapsed = format_seconds(job.elapsed.seconds());
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
-    cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent = cells.ephemeral = cells.waited =
-        kMissing;
+    cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
+        cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
     if (!job.activity && job.state == JobState::kWaiting) cells.why = "waits for memory on the GPU, to start";
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));
+    cells.priority = std::to_string(activity.priority);
+    cells.weight = fmt::format("{:g}", activity.weight);
     cells.iterations = std::to_string(activity.iterations);
     const bool by_launches = activity.launches > 0;
     if (by_launches) cells.iterations = "by launches";
@@ -223,18 +228,80 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
 
 // ------------------------------------------------------------------------------------------------------------- texts
 
-std::string format_ps(const Status& status) {
-    std::vector<std::vector<std::string>> rows;
-    for (const JobStatus& job : status.jobs) {
-        const JobCells c = cells_of(job, average_rate(job));
-        rows.push_back({c.job, c.name, c.client_class, c.state, c.lane, c.iterations, c.rate, c.left, c.share, c.persistent,
-                        c.ephemeral, c.waited, c.pid, c.why});
-    }
-    if (rows.empty()) return "no jobs\n";
+namespace {
+
+struct PsColumn {
+    const char* title;
+    Align align;
+    std::string JobCells::*cell;
+};
+
+/// Those that say the same of every job are left out, because the table is wide enough without them.
+std::vector<PsColumn> ps_columns(const std::vector<JobStatus>& jobs, const PsOptions& options) {
     using enum Align;
-    return format_table(
-        {"JOB", "NAME", "CLASS", "STATE", "LANE", "ITERATIONS", "IT/S", "LEFT", "SHARE", "P", "T", "WAITED", "PID", "WHY"},
-        {kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft}, rows);
+    const auto any = [&](const auto& has) { return std::ranges::any_of(jobs, has); };
+    const auto any_activity = [&](const auto& has) {
+        return any([&](const JobStatus& job) { return job.activity && has(*job.activity); });
+    };
+    std::vector<PsColumn> columns = {{"JOB", kRight, &JobCells::job}, {"NAME", kLeft, &JobCells::name}};
+    if (options.viewer && any([&](const JobStatus& job) { return job.user != *options.viewer; }))
+        columns.push_back({"USER", kLeft, &JobCells::user});
+    columns.push_back({"CLASS", kLeft, &JobCells::client_class});
+    if (any_activity([](const Activity& activity) { return activity.priority != Activity{}.priority; }))
+        columns.push_back({"PRIO", kRight, &JobCells::priority});
+    if (any_activity([](const Activity& activity) { return activity.weight != Activity{}.weight; }))
+        columns.push_back({"WEIGHT", kRight, &JobCells::weight});
+    columns.insert(columns.end(), {{"STATE", kLeft, &JobCells::state},
+                                   {"LANE", kRight, &JobCells::lane},
+                                   {"ITERATIONS", kRight, &JobCells::iterations},
+                                   {"IT/S", kRight, &JobCells::rate},
+                                   {"LEFT", kRight, &JobCells::left},
+                                   {"SHARE", kRight, &JobCells::share},
+                                   {"P", kRight, &JobCells::persistent},
+                                   {"T", kRight, &JobCells::ephemeral},
+                                   {"TIME", kRight, &JobCells::elapsed},
+                                   {"WAITED", kRight, &JobCells::waited},
+                                   {"PID", kRight, &JobCells::pid},
+                                   {"WHY", kLeft, &JobCells::why}});
+    return columns;
+}
+
+/// "status 0, 12m 05s ago: python train.py"
+std::string end_text(const JobStatus& job, std::int64_t now_unix_s) {
+    const JobEnd& end = *job.end;
+    const auto ago_s = static_cast<double>(std::max(now_unix_s - end.at_unix_s, std::int64_t{0}));
+    return fmt::format("{}, {} ago{}", end.exit_status ? fmt::format("status {}", *end.exit_status) : "status not known",
+                       format_seconds(ago_s), job.command.empty() ? "" : ": " + printable(job.command));
+}
+
+}  // namespace
+
+std::string format_ps(const Status& status, const PsOptions& options) {
+    std::vector<JobStatus> jobs = status.jobs;
+    if (options.ended_before_unix_s) jobs.insert(jobs.begin(), status.ended.begin(), status.ended.end());
+    if (jobs.empty()) return "no jobs\n";
+    const std::vector<PsColumn> columns = ps_columns(jobs, options);
+    std::vector<std::vector<std::string>> rows;
+    for (const JobStatus& job : jobs) {
+        JobCells cells = cells_of(job, average_rate(job));
+        if (job.end && options.ended_before_unix_s) cells.why = end_text(job, *options.ended_before_unix_s);
+        std::vector<std::string>& row = rows.emplace_back();
+        for (const PsColumn& column : columns) row.push_back(cells.*column.cell);
+    }
+    std::vector<std::string> titles;
+    std::vector<Align> aligns;
+    for (const PsColumn& column : columns) {
+        titles.emplace_back(column.title);
+        aligns.push_back(column.align);
+    }
+    return format_table(titles, aligns, rows);
+}
+
+nlohmann::json ps_json(const Status& status, bool with_ended) {
+    nlohmann::json document = to_json(status);
+    document.erase("service");
+    if (!with_ended) document.erase("ended");
+    return document;
 }
 
 namespace {

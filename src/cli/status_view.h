@@ -72,7 +72,8 @@ std::string wait_text(JobState state, const Wait& wait);
 
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {
-    std::string job, name, client_class, state, lane, rate, left, share, persistent, ephemeral, waited, pid;
+    std::string job, name, user, client_class, priority, weight, state, lane, rate, left, share, persistent, ephemeral;
+    std::string elapsed, waited, pid;
     std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
     std::string why;         ///< wait_text(), and for how long if that is long; its requests; why it has its class
 };
@@ -80,8 +81,14 @@ JobCells cells_of(const JobStatus& job, const Rate& rate);
 
 // ------------------------------------------------------------------------------------------------------------- texts
 
+struct PsOptions {
+    std::optional<std::int64_t> ended_before_unix_s;  ///< now; show jobs that have ended lately, too
+    std::optional<UserId> viewer;                     ///< if all jobs are the viewer's, no user is shown
+};
 /// One line for each job, or "no jobs".
-std::string format_ps(const Status& status);
+std::string format_ps(const Status& status, const PsOptions& options = {});
+/// The part of the status that `salus ps --json` prints.
+nlohmann::json ps_json(const Status& status, bool with_ended);
 /// A few lines about the service.
 std::string format_status(const Status& status);
 

@@ -35,6 +35,7 @@ JobStatus resnet() {
     job.pid = 4242;
     job.user = UserId{1000};
     job.attached = seconds(20);
+    job.elapsed = seconds(22);
     job.state = JobState::kRunning;
     job.activity = activity;
     return job;
@@ -58,7 +59,7 @@ JobStatus starting() {
     job.job = 12;
     job.name = "late";
     job.pid = 7;
-    job.attached = seconds_of(0.5);
+    job.attached = job.elapsed = seconds_of(0.5);
     job.state = JobState::kStarting;
     return job;
 }
@@ -92,15 +93,71 @@ Status status_of(std::vector<JobStatus> jobs) {
 // ---------------------------------------------------------------------------------------------------------------- ps
 
 TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
-    EXPECT_EQ(format_ps(status_of({resnet(), waiting_vae(), starting()})),
-              "JOB  NAME      CLASS  STATE     LANE  ITERATIONS   IT/S    LEFT  SHARE        P        T  WAITED   PID  WHY\n"
-              "  3  resnet50  batch  running      1      12/100  0.600  2m 27s   25 %  512 MiB  6.0 GiB  2m 10s  4242\n"
-              "  4  vae       batch  waiting      1          12  0.600       -   25 %  512 MiB  6.0 GiB  2m 10s  4242  "
-              "waits for its "
-              "turn, after resnet50 (job 3), for 12 s\n"
-              " 12  late      -      starting     -           -      -       -      -        -        -       -     7  has "
-              "not asked for "
-              "the device yet\n");
+    EXPECT_EQ(
+        format_ps(status_of({resnet(), waiting_vae(), starting()})),
+        "JOB  NAME      CLASS  STATE     LANE  ITERATIONS   IT/S    LEFT  SHARE        P        T    TIME  WAITED   PID  "
+        "WHY\n"
+        "  3  resnet50  batch  running      1      12/100  0.600  2m 27s   25 %  512 MiB  6.0 GiB  22.0 s  2m 10s  4242\n"
+        "  4  vae       batch  waiting      1          12  0.600       -   25 %  512 MiB  6.0 GiB  22.0 s  2m 10s  4242  "
+        "waits for its turn, after resnet50 (job 3), for 12 s\n"
+        " 12  late      -      starting     -           -      -       -      -        -        -   0.5 s       -     7  "
+        "has not asked for the device yet\n");
+}
+
+TEST(FormatPs, ShowsWhoseJobsTheyAreAndTheirSettingsIfTheyDiffer) {
+    const auto header_of = [](const Status& status, PsOptions options = {}) {
+        const std::string text = format_ps(status, options);
+        return text.substr(0, text.find('\n'));
+    };
+    const auto has = [](const std::string& header, const char* column) { return header.find(column) != std::string::npos; };
+    Status status = status_of({resnet(), waiting_vae()});
+    for (const char* column : {"USER", "PRIO", "WEIGHT"})
+        EXPECT_FALSE(has(header_of(status, {.ended_before_unix_s = {}, .viewer = UserId{1000}}), column)) << column;
+    const std::string wider = header_of(status, {.ended_before_unix_s = {}, .viewer = UserId{0}});
+    EXPECT_TRUE(has(wider, "USER"));
+    EXPECT_LE(wider.size(), 120u);
+    status.jobs[1].activity->priority = 5;
+    EXPECT_TRUE(has(header_of(status), "PRIO"));
+    EXPECT_FALSE(has(header_of(status), "WEIGHT"));
+    status.jobs[0].activity->weight = 0.5;
+    status.jobs[0].user_name = "ada";
+    const std::string text = format_ps(status, {.ended_before_unix_s = {}, .viewer = UserId{0}});
+    EXPECT_NE(text.find("  3  resnet50  ada   batch     0     0.5  running "), std::string::npos) << text;
+    EXPECT_NE(text.find("  4  vae       1000  batch     5       1  waiting "), std::string::npos) << text;
+}
+
+TEST(FormatPs, ShowsJobsThatHaveEndedIfAsked) {
+    Status status = status_of({resnet()});
+    JobStatus ended = starting();
+    ended.job = 2;
+    ended.name = "done";
+    ended.pid = 0;
+    ended.state = JobState::kEnded;
+    ended.elapsed = seconds(125);
+    ended.command = "python train.py";
+    ended.end = {1000, 3};
+    status.ended = {ended};
+    EXPECT_EQ(format_ps(status).find("done"), std::string::npos);
+    std::string text = format_ps(status, {.ended_before_unix_s = 1061, .viewer = {}});
+    EXPECT_NE(text.find("2m 05s       -     -  status 3, 61.0 s ago: python train.py\n"), std::string::npos) << text;
+    EXPECT_LT(text.find("done"), text.find("resnet50")) << "what runs is next to the prompt";
+    status.ended[0].end->exit_status.reset();
+    status.ended[0].command.clear();
+    text = format_ps(status, {.ended_before_unix_s = 999, .viewer = {}});
+    EXPECT_NE(text.find("  status not known, 0.0 s ago\n"), std::string::npos) << text;
+    status.jobs.clear();
+    EXPECT_EQ(format_ps(status), "no jobs\n");
+}
+
+TEST(PsJson, IsAPartOfTheStatus) {
+    Status status = status_of({resnet()});
+    status.ended = {starting()};
+    const json whole = to_json(status);
+    const json part = ps_json(status, /*with_ended=*/false);
+    EXPECT_EQ(part.size(), 2u);
+    EXPECT_EQ(part["schema_version"], kSchemaVersion);
+    EXPECT_EQ(part["jobs"], whole["jobs"]);
+    EXPECT_EQ(ps_json(status, /*with_ended=*/true)["ended"], whole["ended"]);
 }
 
 TEST(FormatPs, SaysWhyAClientHasItsClass) {

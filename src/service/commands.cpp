@@ -65,22 +65,37 @@ ServiceStatus Server::service_status(Instant at) const {
     return service;
 }
 
-Status Server::status() const {
+/// Commands may have secrets among their arguments.
+Status Server::status_for(const os::Peer& peer) const {
     const Instant at = os::now();
     Status status;
     status.service = service_status(at);
     for (const auto& [id, job] : jobs_) {
         const std::size_t before = status.jobs.size();
         for (const ClientOn& client : clients_of(id)) {
-            status.jobs.push_back(job_status(client.shell(), *client.session, at));
-            status.jobs.back().log = job.log;
+            JobStatus row = job_status(client.shell(), *client.session, at);
+            describe(row, job, at);
+            status.jobs.push_back(row);
         }
         for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
         const bool waits = job.device && devices_[index_of(*job.device)]->engine().starts().waits(JobId{id});
         status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
     }
+    for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
+    for (auto* rows : {&status.jobs, &status.ended}) {
+        for (JobStatus& row : *rows) {
+            if (peer.uid != 0 && row.user != UserId{peer.uid}) row.command.clear();
+        }
+    }
     return status;
+}
+
+JobStatus Server::row_of(const EndedJob& ended) {
+    JobStatus row = row_of(ended.job, JobState::kEnded, 0, ended.at);
+    row.end = {ended.at_unix_s, ended.job.exit_status};
+    if (ended.job.took) row.elapsed = *ended.job.took;
+    return row;
 }
 
 /// Of a job that has no client, or of a process of it that is none.
@@ -92,8 +107,15 @@ JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) {
     row.user = UserId{job.uid};
     row.attached = at - job.started;
     row.state = state;
-    row.log = job.log;
+    describe(row, job, at);
     return row;
+}
+
+/// What all rows of a job have.
+void Server::describe(JobStatus& row, const Job& job, Instant at) {
+    row.elapsed = at - job.started;
+    row.command = job.command;
+    row.log = job.log;
 }
 
 /// The processes of a job that use its device and have not attached.
@@ -154,12 +176,17 @@ Server::Reply Server::for_clients_of(const Job& job, const std::function<void(co
 
 bool Server::owned_by(const os::Peer& peer) { return peer.uid == ::getuid() || peer.uid == 0; }
 
-Server::Reply Server::command(const os::Peer& peer, const wire::Command& command) {
+Server::Reply Server::command(Connection& connection, const wire::Command& command) {
+    const os::Peer& peer = connection.peer;
     return std::visit(
         [&]<typename T>(const T& body) -> Reply {
-            if constexpr (requires { body.job; }) {
+            if constexpr (std::is_same_v<T, wire::WaitJob>) {
+                return obey(connection, body);
+            } else if constexpr (requires { body.job; }) {
                 const Result<Job*> job = jobs_.named(peer, body.job);
-                return job ? obey(*job.value(), body) : Reply{false, job.error()};
+                if (!job) return {false, job.error()};
+                Reply reply = obey(*job.value(), body);
+                return reply.ok ? reply_about(*job.value()) : reply;
             } else {
                 return obey(peer, body);
             }
@@ -167,7 +194,25 @@ Server::Reply Server::command(const os::Peer& peer, const wire::Command& command
         command);
 }
 
-Server::Reply Server::obey(const os::Peer&, const wire::AskStatus&) { return {true, dump(to_json(status()))}; }
+/// Whom a command was for: the user may have given the number or the name.
+Server::Reply Server::reply_about(const Job& job) { return {true, dump({{"job", job.id}, {"name", job.name}})}; }
+
+Server::Reply Server::obey(Connection& connection, const wire::WaitJob& wanted) {
+    const Result<Job*> running = jobs_.named(connection.peer, wanted.job);
+    const EndedJob* ended = running ? nullptr : jobs_.ended_named(connection.peer, wanted.job);
+    if (!running && !ended) return {false, running.error()};
+    const Job& job = ended ? ended->job : *running.value();
+    connection.awaits_end_of = job.id;
+    return reply_about(job);
+}
+
+/// What `salus wait` is told.
+Server::Reply Server::end_of(std::uint32_t job) const {
+    const EndedJob* ended = jobs_.find_ended(job);
+    return ended ? Reply{true, dump(to_json(row_of(*ended)))} : Reply{false, fmt::format("job {} is forgotten", job)};
+}
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::AskStatus&) { return {true, dump(to_json(status_for(peer)))}; }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner may set the policy"};

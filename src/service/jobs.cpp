@@ -1,6 +1,7 @@
 #include "service/jobs.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,10 @@ std::uint32_t next_number_in(const std::string& path) {
     // From half of the numbers on we begin again with 1: jobs that have run for so long are rare.
     const bool usable = number && *number > 0 && *number < kNumberMax / 2;
     return usable ? static_cast<std::uint32_t>(*number) : 1;
+}
+
+bool is(const Job& job, const wire::JobReference& which) {
+    return which.number != 0 ? job.id == which.number : job.name == which.name.view();
 }
 
 }  // namespace
@@ -55,13 +60,23 @@ Job& Jobs::add(std::uint32_t wanted, std::string_view name, unsigned uid, Instan
     return job;
 }
 
-std::vector<std::uint32_t> Jobs::drop_ended(const std::function<bool(const Job&)>& has_clients) {
+std::vector<std::uint32_t> Jobs::drop_ended(const std::function<bool(const Job&)>& has_clients, Instant now,
+                                            std::int64_t now_unix_s) {
     std::vector<std::uint32_t> ended;
     for (const auto& [id, job] : jobs_) {
         if (job.runner_pid == 0 && !has_clients(job)) ended.push_back(id);
     }
-    for (const std::uint32_t id : ended) jobs_.erase(id);
+    for (const std::uint32_t id : ended) {
+        auto left = jobs_.extract(id);
+        if (left.mapped().took_part) ended_.push_back({std::move(left.mapped()), now, now_unix_s});
+        if (ended_.size() > kEndedMax) ended_.pop_front();
+    }
     return ended;
+}
+
+const EndedJob* Jobs::find_ended(std::uint32_t id) const {
+    const auto found = std::find_if(ended_.rbegin(), ended_.rend(), [&](const EndedJob& e) { return e.job.id == id; });
+    return found == ended_.rend() ? nullptr : &*found;
 }
 
 void Jobs::service_ends() {
@@ -75,19 +90,36 @@ Job* Jobs::find(std::uint32_t id) {
     return found == jobs_.end() ? nullptr : &found->second;
 }
 
+/// Of the jobs that the peer may control.
+std::vector<std::string_view> Jobs::names_for(const os::Peer& peer) const {
+    std::vector<std::string_view> names;
+    for (const auto& [id, job] : jobs_) {
+        if (peer.uid == job.uid || peer.uid == 0) names.push_back(job.name);
+    }
+    return names;
+}
+
 Result<Job*> Jobs::named(const os::Peer& peer, const wire::JobReference& which) {
     std::vector<Job*> found;
     const std::string_view name = which.name.view();
     for (auto& [id, job] : jobs_) {
-        if (which.number != 0 ? id == which.number : job.name == name) found.push_back(&job);
+        if (is(job, which)) found.push_back(&job);
     }
-    if (found.empty())
-        return Error{
-            fmt::format("there is no job '{}'", which.number != 0 ? std::to_string(which.number) : std::string(name))};
+    if (found.empty() && which.number != 0) return Error{fmt::format("there is no job '{}'", which.number)};
+    if (found.empty()) return Error{fmt::format("there is no job '{}'{}", name, did_you_mean(name, names_for(peer)))};
     if (found.size() > 1) return Error{fmt::format("there are {} jobs named '{}'; give a number", found.size(), name)};
     Job& job = *found.front();
     if (peer.uid != job.uid && peer.uid != 0) return Error{fmt::format("job {} is another user's", job.id)};
     return &job;
+}
+
+const EndedJob* Jobs::ended_named(const os::Peer& peer, const wire::JobReference& which) const {
+    const auto is_meant = [&](const Job& job) { return is(job, which); };
+    if (std::ranges::any_of(jobs_ | std::views::values, is_meant)) return nullptr;
+    const auto found = std::find_if(ended_.rbegin(), ended_.rend(), [&](const EndedJob& ended) {
+        return is_meant(ended.job) && (peer.uid == ended.job.uid || peer.uid == 0);
+    });
+    return found == ended_.rend() ? nullptr : &*found;
 }
 
 std::size_t Jobs::on(DeviceId device) const {

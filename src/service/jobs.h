@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,9 +37,18 @@ struct Job {
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
-    bool told_of_wait = false;  ///< its runner was told that it waits
-    history::Figures past;      ///< of earlier runs
-    history::Figures gone;      ///< of its clients that have left
+    bool told_of_wait = false;       ///< its runner was told that it waits
+    history::Figures past;           ///< of earlier runs
+    history::Figures gone;           ///< of its clients that have left
+    std::optional<int> exit_status;  ///< of its command, when that has ended
+    std::optional<Duration> took;    ///< how long it ran, by its runner, which may have seen several services
+    bool took_part = false;          ///< it has had a runner or a client
+};
+
+struct EndedJob {
+    Job job;
+    Instant at;
+    std::int64_t at_unix_s = 0;
 };
 
 class Jobs {
@@ -51,7 +61,12 @@ public:
     /// free, because a job keeps the number that the last service assigned.
     Job& add(std::uint32_t wanted, std::string_view name, unsigned uid, Instant now);
     /// Removes the jobs that have neither a runner nor clients. Returns their numbers.
-    std::vector<std::uint32_t> drop_ended(const std::function<bool(const Job&)>& has_clients);
+    std::vector<std::uint32_t> drop_ended(const std::function<bool(const Job&)>& has_clients, Instant now,
+                                          std::int64_t now_unix_s);
+    /// The last jobs that were removed, the latest last.
+    static constexpr std::size_t kEndedMax = 50;
+    const std::deque<EndedJob>& ended() const { return ended_; }
+    const EndedJob* find_ended(std::uint32_t id) const;
 
     /// The service ends. If it has no jobs, the next service counts from 1 again.
     void service_ends();
@@ -62,6 +77,8 @@ public:
     /// An error, in one line, if there is no such job, if several jobs have that name, or if the job is not the peer's and
     /// the peer is not root.
     Result<Job*> named(const os::Peer& peer, const wire::JobReference& which);
+    /// The peer's latest job of that number or name that has ended; null: none is remembered, or one runs.
+    const EndedJob* ended_named(const os::Peer& peer, const wire::JobReference& which) const;
     /// The number of jobs that were placed on a device.
     std::size_t on(DeviceId device) const;
     std::size_t on_mps_of(DeviceId device) const;
@@ -74,8 +91,10 @@ public:
 
 private:
     void keep_next() const;
+    std::vector<std::string_view> names_for(const os::Peer& peer) const;
 
     std::map<std::uint32_t, Job> jobs_;
+    std::deque<EndedJob> ended_;
     std::string numbers_;
     std::uint32_t next_ = 1;  ///< the number of the next new job
 };

@@ -49,7 +49,7 @@ TEST(Jobs, OfTheNextServiceHaveOtherNumbers) {
     next.service_ends();
     Jobs third(numbers);
     EXPECT_EQ(third.add(0, "new", kUser, {}).id, 3u) << "the others may come back";
-    third.drop_ended([](const Job&) { return false; });
+    third.drop_ended([](const Job&) { return false; }, {}, 0);
     third.service_ends();
     EXPECT_EQ(Jobs(numbers).add(0, "new", kUser, {}).id, 1u) << "nobody can come back";
     for (const char* nonsense : {"", "x", "-1", "0", "900000", "99999999999"}) {
@@ -76,16 +76,44 @@ TEST(Jobs, AreFoundByNumberOrByTheirOnlyName) {
     EXPECT_EQ(found(name("")), "there is no job ''");
     EXPECT_EQ(found(number(2), kOther), "job 2 is another user's");
     EXPECT_EQ(found(number(2), 0), "job 2");
+    jobs.add(0, "resnet", kUser, {});
+    EXPECT_EQ(found(name("resnte")), "there is no job 'resnte'; did you mean 'resnet'?");
+    EXPECT_EQ(found(name("resnte"), kOther), "there is no job 'resnte'") << "it is not theirs";
 }
 
 TEST(Jobs, GoWhenTheyHaveNeitherRunnerNorClients) {
     Jobs jobs;
     for (int i = 0; i < 3; ++i) jobs.add(0, "a", kUser, {});
     jobs.at(1).runner_pid = 42;
-    jobs.drop_ended([](const Job& job) { return job.id == 2; });
+    jobs.drop_ended([](const Job& job) { return job.id == 2; }, {}, 0);
     EXPECT_TRUE(jobs.find(1) && jobs.find(2));
     EXPECT_FALSE(jobs.find(3));
     EXPECT_EQ(jobs.add(0, "a", kUser, {}).id, 4u) << "numbers are not given again";
+}
+
+TEST(Jobs, ThatHaveEndedAreRememberedForAWhile) {
+    Jobs jobs;
+    const auto nobody = [](const Job&) { return false; };
+    jobs.add(0, "turned away", kUser, {});
+    jobs.drop_ended(nobody, {}, 0);
+    EXPECT_TRUE(jobs.ended().empty());
+    for (int i = 0; i < 60; ++i) {
+        Job& job = jobs.add(0, "a", i < 30 ? kUser : kOther, Instant{i});
+        job.took_part = true;
+        job.exit_status = i;
+        jobs.drop_ended(nobody, Instant{i + 5}, 1000 + i);
+    }
+    EXPECT_EQ(jobs.ended().size(), Jobs::kEndedMax);
+    EXPECT_EQ(jobs.find_ended(11), nullptr) << "the tenth of sixty is forgotten";
+    ASSERT_TRUE(jobs.find_ended(12));
+    EXPECT_EQ(jobs.find_ended(12)->at_unix_s, 1010);
+    ASSERT_TRUE(jobs.ended_named(peer_of(kUser), name("a")));
+    EXPECT_EQ(jobs.ended_named(peer_of(kUser), name("a"))->job.exit_status, 29) << "the latest of the user";
+    EXPECT_EQ(jobs.ended_named(peer_of(0), name("a"))->job.exit_status, 59);
+    EXPECT_EQ(jobs.ended_named(peer_of(kUser), number(61)), nullptr) << "another user's";
+    EXPECT_EQ(jobs.ended_named(peer_of(kUser), name("b")), nullptr);
+    jobs.add(0, "a", kUser, {});
+    EXPECT_EQ(jobs.ended_named(peer_of(kUser), name("a")), nullptr) << "one runs";
 }
 
 }  // namespace

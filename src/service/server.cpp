@@ -377,8 +377,17 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     return false;
 }
 
-bool Server::answer(const Connection& connection, const wire::Command& command) {
-    const Reply reply = this->command(connection.peer, command);
+bool Server::answer(Connection& connection, const wire::Command& command) {
+    return send_reply(connection, this->command(connection, command)) && tell_end(connection);
+}
+
+/// If it waits for the end of a job that has ended. False: it is gone.
+bool Server::tell_end(Connection& connection) {
+    if (connection.awaits_end_of == 0 || jobs_.find(connection.awaits_end_of)) return true;
+    return send_reply(connection, end_of(std::exchange(connection.awaits_end_of, 0)));
+}
+
+bool Server::send_reply(const Connection& connection, const Reply& reply) {
     const os::Descriptor file = os::make_memory_file("salus-answer");
     if (!file) refuse(connection, fmt::format("the service has no file for its answer: {}", std::strerror(errno)));
     if (!file || !os::write_all(file.get(), reply.text)) return false;
@@ -430,6 +439,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     connection.client = {device.id(), attached.value()->id};
     descriptors.client = connection.client;
     attached_[connection.id] = std::move(descriptors);
+    job.took_part = true;
     return true;
 }
 
@@ -458,6 +468,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
             Mps::kClientsMax);
     }
     if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
+    job.took_part = true;
     const bool starts =
         device.shell().announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
     running.waits = starts ? 0 : 1;
@@ -472,13 +483,15 @@ bool Server::hurry(std::uint32_t job) {
 
 /// The job may still have clients: we may not know yet that their process has ended, or they are children of the command.
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
-    const Job* known = jobs_.find(connection.job);
+    Job* known = jobs_.find(connection.job);
     if (!known || known->runner_connection != connection.id) return;
-    const Job& job = *known;
+    Job& job = *known;
     RunFigures figures = job.gone;
     for (const ClientOn& client : clients_of(job.id))
         figures = whole_of(figures, client.shell().figures_of(*client.session));
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
+    job.exit_status = ended.status;
+    job.took = took;
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);
@@ -512,9 +525,13 @@ void Server::forget_process(std::uint32_t connection) {
 
 void Server::drop_ended_jobs() {
     const auto has_clients = [&](const Job& job) { return !clients_of(job.id).empty(); };
-    for (const std::uint32_t ended : jobs_.drop_ended(has_clients)) {
+    const std::vector<std::uint32_t> all_ended =
+        jobs_.drop_ended(has_clients, os::now(), static_cast<std::int64_t>(os::unix_time_s()));
+    for (const std::uint32_t ended : all_ended) {
         for (const auto& device : devices_) device->shell().withdraw(JobId{ended});
     }
+    if (all_ended.empty()) return;
+    for (auto& [id, connection] : connections_) tell_end(connection);
 }
 
 }  // namespace salus::service

@@ -55,8 +55,9 @@ private:
         ConnectionId id = 0;
         os::Descriptor socket;
         os::Peer peer;
-        ClientHandle client;    ///< if it attached
-        std::uint32_t job = 0;  ///< if it is a runner's
+        ClientHandle client;              ///< if it attached
+        std::uint32_t job = 0;            ///< if it is a runner's
+        std::uint32_t awaits_end_of = 0;  ///< the job, if it has asked
     };
 
     /// The descriptors of an attached client. They are kept until its session ends, even if its connection is closed before.
@@ -111,10 +112,13 @@ private:
     std::vector<ClientOn> clients_of(std::uint32_t job) const;
     std::vector<int> unseen_of(const Job& job) const;
     static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
+    static JobStatus row_of(const EndedJob& ended);
+    static void describe(JobStatus& row, const Job& job, Instant at);
     void close_without_session();
     void forget_process(std::uint32_t connection);
-    void refuse(const Connection& connection, const std::string& why);
-    bool answer(const Connection& connection, const wire::Command& command);
+    static void refuse(const Connection& connection, const std::string& why);
+    bool answer(Connection& connection, const wire::Command& command);
+    bool tell_end(Connection& connection);
     void drop_ended_jobs();
 
     // ---- commands.cpp ----
@@ -125,7 +129,11 @@ private:
         bool ok = true;
         std::string text = "{}";  ///< JSON, or one line that says why not
     };
-    Reply command(const os::Peer& peer, const wire::Command& command);
+    static bool send_reply(const Connection& connection, const Reply& reply);
+    Reply command(Connection& connection, const wire::Command& command);
+    Reply obey(Connection& connection, const wire::WaitJob& wanted);
+    Reply end_of(std::uint32_t job) const;
+    static Reply reply_about(const Job& job);
     Reply obey(const os::Peer& peer, const wire::AskStatus&);
     Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
     Reply obey(const os::Peer& peer, const wire::FlushTrace&);
@@ -136,7 +144,7 @@ private:
     Reply obey(Job& job, const wire::SetJob& message);
     static bool owned_by(const os::Peer& peer);
     Reply for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act);
-    Status status() const;
+    Status status_for(const os::Peer& peer) const;
     ServiceStatus service_status(Instant at) const;
 
     Options options_;

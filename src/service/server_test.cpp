@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -86,6 +87,9 @@ protected:
             return {};
         return text;
     }
+
+    /// The answer to a command for a job without a name.
+    static std::string is_told(std::uint32_t job) { return fmt::format(R"({{"job":{},"name":""}})", job); }
 
     const Shell& shell(std::size_t device = 0) const { return server_->devices()[device]->shell(); }
 
@@ -351,7 +355,7 @@ TEST_F(RunHistoryTest, AClientThatStatesNoLengthGetsThatOfTheLastRun) {
     EXPECT_GT(row()["left_s"], 0);
     client->page().iterations = 501;
     EXPECT_FALSE(row().contains("left_s")) << "it has outrun the last one";
-    EXPECT_EQ(answer(wire::set_job({job_, {}}, {.iterations = 600})), "{}");
+    EXPECT_EQ(answer(wire::set_job({job_, {}}, {.iterations = 600})), is_told(job_));
     EXPECT_EQ(row()["estimate"], "stated");
 }
 
@@ -512,9 +516,9 @@ TEST_F(ServerTest, AWeightNextToNothingIsRefused) {
     auto client = attach();
     ASSERT_TRUE(client);
     const wire::JobReference job{shell().sessions().begin()->second->job, {}};
-    EXPECT_NE(answer(wire::set_job(job, {.weight = 1e-300})), "{}");
+    EXPECT_NE(answer(wire::set_job(job, {.weight = 1e-300})), is_told(job.number));
     EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 1.0);
-    EXPECT_EQ(answer(wire::set_job(job, {.weight = 0.01})), "{}");
+    EXPECT_EQ(answer(wire::set_job(job, {.weight = 0.01})), is_told(job.number));
     EXPECT_EQ(shell().engine().find(ClientId{0})->facts.weight, 0.01);
 }
 
@@ -533,7 +537,7 @@ TEST_F(ServerTest, AClientsClassIsWhatItShowsUnlessItsUserHasSaid) {
     EXPECT_TRUE(is_interactive());
     tell(false, ClassReason::kSaid);
     EXPECT_EQ(session.client_class, (ClientClass{false, ClassReason::kUnknown})) << "a client cannot speak for its user";
-    EXPECT_EQ(answer(wire::set_job({session.job, {}}, {.interactive = true})), "{}");
+    EXPECT_EQ(answer(wire::set_job({session.job, {}}, {.interactive = true})), is_told(session.job));
     EXPECT_TRUE(is_interactive());
     tell(false, ClassReason::kTrains);
     EXPECT_EQ(session.client_class, (ClientClass{true, ClassReason::kSaid}));
@@ -575,11 +579,11 @@ protected:
 
 TEST_F(KillTest, OfACommandThatHasNotAttachedTheRunnerIsTold) {
     const auto runner = announce(0, 1, 2);
-    EXPECT_EQ(kill(/*at_once=*/false), "{}");
+    EXPECT_EQ(kill(/*at_once=*/false), is_told(job_));
     const auto gently = told();
     ASSERT_TRUE(gently);
     EXPECT_NE(gently->si_code, SI_QUEUE);
-    EXPECT_EQ(kill(/*at_once=*/true), "{}");
+    EXPECT_EQ(kill(/*at_once=*/true), is_told(job_));
     const auto at_once = told();
     ASSERT_TRUE(at_once);
     EXPECT_EQ(at_once->si_code, SI_QUEUE);
@@ -590,9 +594,9 @@ TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
     const auto runner = announce(0, 1, 2);
     const auto client = attach_from(child_);
     ASSERT_TRUE(client);
-    EXPECT_EQ(kill(/*at_once=*/false), "{}");
+    EXPECT_EQ(kill(/*at_once=*/false), is_told(job_));
     EXPECT_FALSE(told()) << "which would pass it on, a second time";
-    EXPECT_EQ(kill(/*at_once=*/true), "{}");
+    EXPECT_EQ(kill(/*at_once=*/true), is_told(job_));
     EXPECT_FALSE(told());
     EXPECT_EQ(ended_by(), SIGKILL);
 }

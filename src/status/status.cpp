@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 13> kStates = {{{JobState::kStarting, "starting"},
+constexpr std::array<std::pair<JobState, std::string_view>, 14> kStates = {{{JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
                                                                             {JobState::kIdle, "idle"},
@@ -26,7 +26,8 @@ constexpr std::array<std::pair<JobState, std::string_view>, 13> kStates = {{{Job
                                                                             {JobState::kPaging, "paging"},
                                                                             {JobState::kPagedOut, "paged out"},
                                                                             {JobState::kGrowing, "growing"},
-                                                                            {JobState::kUnseen, "unseen"}}};
+                                                                            {JobState::kUnseen, "unseen"},
+                                                                            {JobState::kEnded, "ended"}}};
 
 /// Longer does not fit into a Duration.
 constexpr double kLongest_s = 9e9;
@@ -59,6 +60,10 @@ public:
         if (state != JobState::kUnknown) object_[key] = name_of(state);
     }
     void operator()(const char* key, const std::optional<WaitReason>& reason) { object_[key] = text_of(reason); }
+
+    void operator()(const char* key, const std::optional<int>& number) {
+        if (number) object_[key] = *number;
+    }
 
     void seconds(const char* key, Duration time) { object_[key] = time.seconds(); }
     void seconds(const char* key, const std::optional<Duration>& time) {
@@ -126,6 +131,10 @@ public:
     }
     void operator()(const char* key, JobState& state) { state = job_state_from(text(key)); }
     void operator()(const char* key, std::optional<WaitReason>& reason) { reason = wait_reason_from(text(key)); }
+
+    void operator()(const char* key, std::optional<int>& value) {
+        if (find(key)) (*this)(key, value.emplace());
+    }
 
     void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
     void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
@@ -213,12 +222,12 @@ void list(Fields& fields, S& activity) {
     fields.seconds("attained_s", activity.attained);
     fields.seconds("waited_s", activity.waited);
     fields.seconds("waiting_now_s", activity.waiting_now);
-    fields("persistent", activity.persistent);
-    fields("ephemeral", activity.ephemeral);
+    fields("persistent_bytes", activity.persistent);
+    fields("ephemeral_bytes", activity.ephemeral);
     fields("private_bytes", activity.private_bytes);
     fields("lane_bytes", activity.lane_bytes);
     fields("missed_bytes", activity.missed_bytes);
-    fields("lane_peak", activity.lane_peak);
+    fields("lane_peak_bytes", activity.lane_peak);
     fields("evacuations", activity.evacuations);
     fields("page_outs", activity.page_outs);
     fields("boundaries_delayed", activity.boundaries_delayed);
@@ -234,25 +243,35 @@ void list(Fields& fields, S& activity) {
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
+template <typename Fields, Some<JobEnd> S>
+void list(Fields& fields, S& end) {
+    fields("ended_unix_s", end.at_unix_s);
+    fields("exit_status", end.exit_status);
+}
+
 template <typename Fields, Some<JobStatus> S>
 void list(Fields& fields, S& job) {
     fields("job", job.job);
     fields("client", job.client);
     fields("name", job.name);
     fields("pid", job.pid);
-    fields("user", job.user);
+    fields("uid", job.user);
+    fields("user", job.user_name);
     fields.seconds("attached_s", job.attached);
+    fields.seconds("elapsed_s", job.elapsed);
+    fields("command", job.command);
     fields("state", job.state);
     fields("log", job.log);
     fields.among("iterations", job.activity);
+    fields.among("ended_unix_s", job.end);
 }
 
 template <typename Fields, Some<LaneStatus> S>
 void list(Fields& fields, S& lane) {
     fields("lane", lane.lane);
-    fields("size", lane.size);
-    fields("charge", lane.charge);
-    fields("user", lane.user);
+    fields("size_bytes", lane.size);
+    fields("charge_bytes", lane.charge);
+    fields("uid", lane.user);
     fields("holder", lane.holder);
 }
 
@@ -283,7 +302,7 @@ void list(Fields& fields, S& statistics) {
     fields("reservations", statistics.reservations);
     fields("fallbacks", statistics.fallbacks);
     fields("gate_closings", statistics.gate_closings);
-    fields("reserved_peak", statistics.reserved_peak);
+    fields("reserved_peak_bytes", statistics.reserved_peak);
 }
 
 template <typename Fields, Some<ServiceStatus> S>
@@ -299,10 +318,10 @@ void list(Fields& fields, S& service) {
     fields("policy", service.policy);
     fields("paging", service.paging);
     fields.milliseconds("min_turn_ms", service.min_turn);
-    fields("capacity", service.capacity);
-    fields("reserved", service.reserved);
+    fields("capacity_bytes", service.capacity);
+    fields("reserved_bytes", service.reserved);
     fields("gates_closed_share", service.gates_closed_share);
-    fields("held_by_orphans", service.held_by_orphans);
+    fields("held_by_orphans_bytes", service.held_by_orphans);
     fields.part("trace", service.trace);
     fields.part("statistics", service.statistics);
     fields.parts("lanes", service.lanes);
@@ -310,8 +329,10 @@ void list(Fields& fields, S& service) {
 
 template <typename Fields, Some<Status> S>
 void list(Fields& fields, S& status) {
+    fields("schema_version", status.schema_version);
     fields.part("service", status.service);
     fields.parts("jobs", status.jobs);
+    fields.parts("ended", status.ended);
 }
 
 template <typename T>
@@ -361,13 +382,10 @@ std::optional<WaitReason> wait_reason_from(std::string_view text) {
 
 json to_json(const Status& status) { return written(status); }
 json to_json(const TraceStatus& trace) { return written(trace); }
-json to_json(const std::vector<JobStatus>& jobs) {
-    json rows = json::array();
-    for (const JobStatus& job : jobs) rows.push_back(written(job));
-    return rows;
-}
+json to_json(const JobStatus& job) { return written(job); }
 
 Status status_from(const json& document) { return read<Status>(document); }
+JobStatus job_status_from(const json& document) { return read<JobStatus>(document); }
 TraceStatus trace_status_from(const json& document) { return read<TraceStatus>(document); }
 
 }  // namespace salus

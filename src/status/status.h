@@ -1,7 +1,7 @@
 // The state of a service: what it is, its lanes, its jobs. `salus ps`, `top`, `status` and their JSON are views of it.
 //
 // The service fills it in and sends it as JSON; the command line parses that. The keys name the units: _s for seconds, _ms
-// for milliseconds. An amount of memory is in bytes.
+// for milliseconds, _bytes for memory, _unix_s for seconds since 1970. docs/service.md explains the keys of a job.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ enum class JobState : std::uint8_t {
     kPagedOut,
     kGrowing,  ///< it waits in mid-iteration for more memory
     kUnseen,   ///< a process of the job that uses the device and has not attached: its calls pass by the shim
+    kEnded,
 };
 /// "running", "paged out"; empty for kUnknown.
 std::string_view name_of(JobState state);
@@ -94,17 +95,27 @@ struct Activity {
     double memory_time_gib_s = 0;
 };
 
-/// One client of a job, or a job that has none yet.
+/// How a job has ended.
+struct JobEnd {
+    std::int64_t at_unix_s = 0;
+    std::optional<int> exit_status;  ///< 128 + the signal that ended it; nothing: its `salus run` was killed, or it had none
+};
+
+/// One client of a job, or a job that has none yet or any more.
 struct JobStatus {
     std::uint32_t job = 0;
     ClientId client = kNoClient;
     std::string name;
     int pid = 0;  ///< of the client; of `salus run` if there is none yet
     UserId user{};
-    Duration attached;  ///< time since it attached or, while it is starting, since it was announced
+    std::string user_name;  ///< the command line looks it up: that may take long, and the service must not wait
+    Duration attached;      ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
-    std::string log;                   ///< path, if it was detached
+    Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
+    std::string command;  ///< of `salus run`; for the job's user and root only
+    std::string log;      ///< path, if it was detached
     std::optional<Activity> activity;  ///< of a client that the engine knows
+    std::optional<JobEnd> end;         ///< of a job that has ended
 };
 
 // ----------------------------------------------------------------------------------------------------------- service
@@ -145,17 +156,23 @@ struct ServiceStatus {
     std::vector<LaneStatus> lanes;
 };
 
+/// Grows when a key is renamed, removed or gets another meaning. New keys may appear at any time.
+inline constexpr int kSchemaVersion = 1;
+
 struct Status {
+    int schema_version = kSchemaVersion;
     ServiceStatus service;
     std::vector<JobStatus> jobs;
+    std::vector<JobStatus> ended;  ///< lately; the last one is the latest
 };
 
 nlohmann::json to_json(const Status& status);
 nlohmann::json to_json(const TraceStatus& trace);
-nlohmann::json to_json(const std::vector<JobStatus>& jobs);
+nlohmann::json to_json(const JobStatus& job);
 
 /// Reads what to_json() wrote. A missing or unexpected field keeps its default: the service may be a little older or newer.
 Status status_from(const nlohmann::json& document);
+JobStatus job_status_from(const nlohmann::json& document);
 TraceStatus trace_status_from(const nlohmann::json& document);
 
 }  // namespace salus

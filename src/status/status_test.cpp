@@ -65,7 +65,20 @@ Status full_status() {
     activity.priority = -3;
     activity.weight = 0.5;
     activity.memory_time_gib_s = 1.25;
-    status.jobs.push_back({3, ClientId{5}, "resnet50", 42, UserId{1000}, seconds(20), JobState::kWaiting, "/log", activity});
+    JobStatus waiting;
+    waiting.job = 3;
+    waiting.client = ClientId{5};
+    waiting.name = "resnet50";
+    waiting.pid = 42;
+    waiting.user = UserId{1000};
+    waiting.user_name = "ada";
+    waiting.attached = seconds(20);
+    waiting.elapsed = seconds(21);
+    waiting.state = JobState::kWaiting;
+    waiting.command = "python resnet.py";
+    waiting.log = "/log";
+    waiting.activity = activity;
+    status.jobs.push_back(waiting);
     JobStatus starting;
     starting.job = 4;
     starting.name = "late";
@@ -73,35 +86,43 @@ Status full_status() {
     starting.attached = milliseconds(500);
     starting.state = JobState::kStarting;
     status.jobs.push_back(starting);
+    JobStatus ended = starting;
+    ended.state = JobState::kEnded;
+    ended.end = {1'700'000'000, 130};
+    status.ended.push_back(ended);
     return status;
 }
 
-// Users' scripts read this: keys, types and order stay as they are.
+// Users' scripts read this: if keys or their meaning change, so does kSchemaVersion.
 TEST(Status, IsThisJson) {
-    EXPECT_EQ(
-        to_json(full_status()).dump(),
-        R"({"jobs":[{"attached_s":20.0,"attained_s":0.75,"behind":"vae","behind_job":4,)"
-        R"("beside":true,"boundaries_delayed":9,"busy_s":0.25,"class":"interactive","class_reason":"because","client":5,"ephemeral":2,"estimate":"history","evacuations":7,)"
-        R"("iterations":12,"iterations_before":2,"iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak":6,)"
-        R"("launches":17,)"
-        R"("left_s":1.5,"log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"
-        R"("persistent":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,"requests":40,"state":"waiting","user":1000,"waited_s":3.0,)"
-        R"("waiting_now_s":1.0,"waits_for":"stopped-holder","weight":0.5},)"
-        R"({"attached_s":0.5,"job":4,"log":"","name":"late","pid":43,"state":"starting","user":0}],)"
-        R"("service":{"capacity":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1","held_by_orphans":1048576,)"
-        R"("lanes":[{"charge":30,"holder":5,"lane":2,"size":20,"user":1000},{"charge":1,"lane":3,"size":1,"user":1000}],)"
-        R"("min_turn_ms":5.0,"mps":"/mps","paging":true,"pid":77,"policy":"fair","reserved":1073741824,)"
-        R"("socket":"/run/socket","state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
-        R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
-        R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak":17,"revokes":4,"switches":2,"turns":1,)"
-        R"("yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
-        R"("uptime_s":2.5,"version":"1.2.3"}})");
+    EXPECT_EQ(to_json(full_status()).dump(),
+              R"({"ended":[{"attached_s":0.5,"command":"","elapsed_s":0.0,"ended_unix_s":1700000000,"exit_status":130,)"
+              R"("job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":""}],"jobs":[{"attached_s":20.0,)"
+              R"("attained_s":0.75,"behind":"vae","behind_job":4,"beside":true,"boundaries_delayed":9,"busy_s":0.25,)"
+              R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","elapsed_s":21.0,)"
+              R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"iterations":12,"iterations_before":2,)"
+              R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
+              R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"
+              R"("persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
+              R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_s":3.0,"waiting_now_s":1.0,)"
+              R"("waits_for":"stopped-holder","weight":0.5},{"attached_s":0.5,"command":"","elapsed_s":0.0,"job":4,)"
+              R"("log":"","name":"late","pid":43,"state":"starting","uid":0,"user":""}],"schema_version":1,)"
+              R"("service":{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
+              R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
+              R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"min_turn_ms":5.0,"mps":"/mps",)"
+              R"("paging":true,"pid":77,"policy":"fair","reserved_bytes":1073741824,"socket":"/run/socket",)"
+              R"("state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
+              R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
+              R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak_bytes":17,"revokes":4,"switches":2,)"
+              R"("turns":1,"yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
+              R"("uptime_s":2.5,"version":"1.2.3"}})");
 }
 
 TEST(Status, ComesBackAsItWas) {
     const json written = to_json(full_status());
     EXPECT_EQ(to_json(status_from(written)), written);
-    EXPECT_EQ(to_json(status_from(written).jobs), written["jobs"]);
+    EXPECT_EQ(to_json(status_from(written).jobs[0]), written["jobs"][0]);
+    EXPECT_EQ(to_json(job_status_from(written["ended"][0])), written["ended"][0]);
     EXPECT_EQ(to_json(trace_status_from(written["service"]["trace"])), written["service"]["trace"]);
     // Whatever a clock said.
     Status status;
@@ -118,21 +139,23 @@ TEST(Status, WhatIsNotThereIsLeftOut) {
     activity.lane = kNoLane;
     activity.length.reset();
     activity.left.reset();
-    const json job = to_json(status.jobs)[0];
+    const json job = to_json(status.jobs[0]);
     EXPECT_EQ(job["waits_for"], "");
     for (const char* key : {"behind", "behind_job", "lane", "iterations_total", "estimate", "left_s"})
         EXPECT_FALSE(job.contains(key)) << key;
     activity.wait = {WaitReason::kTurn, Wait::Behind{"?", 0}};
-    EXPECT_EQ(to_json(status.jobs)[0]["behind"], "?");
-    EXPECT_FALSE(to_json(status.jobs)[0].contains("behind_job"));
-    EXPECT_EQ(to_json(std::vector<JobStatus>{}), json::array());
+    EXPECT_EQ(to_json(status.jobs[0])["behind"], "?");
+    EXPECT_FALSE(to_json(status.jobs[0]).contains("behind_job"));
+    EXPECT_EQ(to_json(Status{})["jobs"], json::array());
+    status.ended[0].end->exit_status.reset();
+    EXPECT_FALSE(to_json(status.ended[0]).contains("exit_status"));
 }
 
 TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
     const json whole = to_json(full_status());
     for (const json& odd : {json(), json("x"), json(-1), json(1e300), json::array({1}), json::object(), json(true)}) {
         const Status status =
-            status_from({{"service", {{"capacity", odd}, {"uptime_s", odd}, {"lanes", odd}}}, {"jobs", odd}});
+            status_from({{"service", {{"capacity_bytes", odd}, {"uptime_s", odd}, {"lanes", odd}}}, {"jobs", odd}});
         EXPECT_EQ(status.service.capacity, Bytes{});
         EXPECT_TRUE(odd == json(-1) || status.service.uptime == Duration{});
     }
@@ -144,7 +167,7 @@ TEST(Status, WhatIsNotAsItShouldBeKeepsItsDefault) {
 }
 
 TEST(Status, StatesAndReasonsHaveNames) {
-    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kUnseen); ++i) {
+    for (auto i = static_cast<unsigned>(JobState::kStarting); i <= static_cast<unsigned>(JobState::kEnded); ++i) {
         const auto state = static_cast<JobState>(i);
         EXPECT_FALSE(name_of(state).empty()) << i;
         EXPECT_EQ(job_state_from(name_of(state)), state);

@@ -234,6 +234,7 @@ struct StopService {
     static constexpr std::uint16_t kType = 53;
     std::uint32_t even_with_jobs = 0;
 };
+/// The answer to this and the next three is {"job": its number, "name": ...}.
 struct PauseJob {
     static constexpr std::uint16_t kType = 55;
     JobReference job;
@@ -258,6 +259,12 @@ struct SetJob {
     std::uint64_t iterations = 0;  ///< 0: not known
     std::uint32_t interactive = 0;
 };
+/// Two answers: {"job": its number, "name": ...} at once, and its row of the status when it has ended. It may have ended
+/// lately.
+struct WaitJob {
+    static constexpr std::uint16_t kType = 59;
+    JobReference job;
+};
 /// Descriptor: a file with the answer, as JSON, or with one line that says why not.
 struct Answer {
     static constexpr std::uint16_t kType = 43;
@@ -268,10 +275,10 @@ struct Answer {
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
                              Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
-                             StopService, PauseJob, ResumeJob, KillJob, SetJob, Answer>;
+                             StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
 
 /// The messages that the service answers with Answer.
-using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob>;
+using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob>;
 
 Message message_of(const Command& command);
 /// Nothing if the message is not a command.

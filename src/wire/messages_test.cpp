@@ -62,6 +62,7 @@ auto fields(const KillJob& m) { return std::tuple(m.job.number, shown(m.job.name
 auto fields(const SetJob& m) {
     return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations, m.interactive);
 }
+auto fields(const WaitJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
 /// One of each, with no field at its default.
@@ -124,6 +125,7 @@ std::vector<Message> examples() {
             ResumeJob{job},
             KillJob{job, 1},
             SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge, 1},
+            WaitJob{job},
             Answer{1, kLarge}};
 }
 
@@ -261,7 +263,8 @@ std::vector<Place> texts() {
             {PauseJob{}, kBodyAt + offsetof(PauseJob, job) + kNameAt, 64},
             {ResumeJob{}, kBodyAt + offsetof(ResumeJob, job) + kNameAt, 64},
             {KillJob{}, kBodyAt + offsetof(KillJob, job) + kNameAt, 64},
-            {SetJob{}, kBodyAt + offsetof(SetJob, job) + kNameAt, 64}};
+            {SetJob{}, kBodyAt + offsetof(SetJob, job) + kNameAt, 64},
+            {WaitJob{}, kBodyAt + offsetof(WaitJob, job) + kNameAt, 64}};
 }
 
 TEST(Messages, TextWithoutAnEndIsNone) {

@@ -42,11 +42,11 @@ public:
     int used_mib(pid_t pid) const { return ask(pid); }
     /// With a context.
     int processes() const { return ask(kProcesses); }
-    std::int64_t capacity_mib() const { return status()["service"].value("capacity", std::int64_t{0}) / kMiB; }
+    std::int64_t capacity_mib() const { return status()["service"].value("capacity_bytes", std::int64_t{0}) / kMiB; }
     std::int64_t lanes_mib() const {
         std::int64_t sum = 0;
         const nlohmann::json all = status();
-        for (const nlohmann::json& lane : all["service"]["lanes"]) sum += lane.value("charge", std::int64_t{0}) / kMiB;
+        for (const nlohmann::json& lane : all["service"]["lanes"]) sum += lane.value("charge_bytes", std::int64_t{0}) / kMiB;
         return sum;
     }
 
