@@ -8,6 +8,8 @@
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
 #                 programs, 1,000 orders of fork, exec and dlopen, formatting
+#   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
+#   make package  a Debian package, a tarball and a wheel in build/packages; make test-install tries them, as root
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -22,7 +24,10 @@ ORDERS := python3 tests/shim/orders
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
-.PHONY: build programs test test-gpu demo bench format check clean setup torch torch-all
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.PHONY: build programs install uninstall package test test-gpu test-install demo bench format check clean setup torch torch-all
 
 setup:
 	@scripts/setup
@@ -35,6 +40,19 @@ build: setup
 programs: setup
 	@cmake --preset release >/dev/null
 	@$(BUILD) release --target salus salusd salus-job salus_shim
+
+install: programs
+	@case '$(PREFIX)' in /*) ;; *) echo "install: PREFIX must be an absolute path; got '$(PREFIX)'" >&2; exit 2 ;; esac
+	@DESTDIR='$(DESTDIR)' cmake --install build --prefix '$(PREFIX)' --component salus >build/install.log || { tail -n 5 build/install.log; exit 1; }
+	@grep 'was changed' build/install.log || true
+	@echo "Salus is installed in $(DESTDIR)$(PREFIX)"
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' packaging/uninstall '$(PREFIX)'
+
+package: programs
+	@if command -v dpkg-deb >/dev/null; then scripts/setup dpkg-dev; fi
+	@packaging/package
 
 build-%: setup
 	@cmake --preset $* >/dev/null
@@ -61,6 +79,11 @@ test:
 test-gpu: build
 	@python3 scripts/test-gpu
 	@python3 bench/gpu weights faults
+
+# Not part of `make test`: it needs root, and a Debian mirror to be thorough.
+test-install: programs
+	@scripts/setup dpkg-dev debootstrap python3-venv
+	@packaging/test
 
 demo: programs torch
 	@scripts/demo

@@ -1,4 +1,5 @@
 // The command line as a user meets it: what it prints, where, and with which exit status.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,6 +200,33 @@ TEST(CommandLine, CompletionScriptsAreTakenByTheirShells) {
         EXPECT_EQ(std::system((shell + " -n " + script).c_str()), 0) << shell;
         std::remove(script.c_str());
     }
+}
+
+/// What bash offers at the end of these words, where `salus ps` lists one job with a plain name and one with an evil one.
+std::string offered(const std::string& words, int last) {
+    const std::string salus =
+        write_temporary("salus", "#!/bin/sh\nprintf '    \"name\": \"%s\",\\n' night '$(touch evil)'\n");
+    EXPECT_EQ(::chmod(salus.c_str(), 0755), 0);
+    const std::string script =
+        write_temporary("completion", salus_command("completion bash").out + "COMP_WORDS=(" + words +
+                                          ") COMP_CWORD=" + std::to_string(last) + "\n_salus " + salus +
+                                          "\necho \"${COMPREPLY[*]}\" >" + temporary("offered"));
+    EXPECT_EQ(std::system(("bash " + script).c_str()), 0);
+    std::ifstream answer(temporary("offered"));
+    std::string line;
+    std::getline(answer, line);
+    for (const std::string& path : {salus, script, temporary("offered")}) std::remove(path.c_str());
+    return line;
+}
+
+TEST(CommandLine, BashCompletesCommandsPoliciesAndJobs) {
+    EXPECT_EQ(offered("salus st", 1), "status start stop");
+    EXPECT_EQ(offered("salus policy f", 2), "fifo fair");
+    EXPECT_EQ(offered("salus sim --policy sr", 3), "srtf");
+    for (const std::string command : {"pause", "resume", "kill", "set", "logs"})
+        EXPECT_EQ(offered("salus " + command + " n", 2), "night") << command;
+    EXPECT_EQ(offered("salus kill --n", 2), "--now");
+    EXPECT_NE(::access("evil", F_OK), 0) << "a job's name was run as a command";
 }
 
 TEST(CommandLine, HelpNamesEveryPolicy) {

@@ -129,7 +129,7 @@ void add_bench_command(CLI::App& program, Action& action) {
     CLI::App* bench =
         program.add_subcommand("bench", "Run a job file with real processes: each job's command, or a stand-in");
     auto a = std::make_shared<BenchArguments>();
-    bench->add_option("jobs", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; its column `command` says what to run")
+    bench->add_option("file", a->jobs_file, "CSV of jobs, as for `salus sim --jobs`; its column `command` says what to run")
         ->required()
         ->type_name("FILE");
     bench->add_option("--policy", a->policies, "Policies, separated by commas, or 'all'")

@@ -193,6 +193,7 @@ int export_trace(const std::string& text, const std::string& path) {
 int start(const std::vector<std::string>& options) {
     const std::string socket = os::default_socket();
     if (os::connect_to(socket)) throw Failure{"a service already runs at " + socket};
+    if (socket == os::kSystemSocket) throw Failure{"the machine's service does not answer at " + socket};
     const auto failure = start_service(socket, options);
     if (failure && failure->options_refused) throw UsageError{failure->why};
     if (failure) throw Failure{failure->why};

@@ -63,6 +63,10 @@ constexpr Duration kAnnouncePatience = seconds(5);
 /// How often a lost service is started again, and the delay before each try, until its job continues without sharing.
 constexpr int kTries = 5;
 constexpr Duration kComeBackAfter = milliseconds(500);
+/// The machine's service is restarted by others, which takes seconds on a GPU: a job that starts waits for it, and one that
+/// runs looks for as long as its clients do.
+constexpr Duration kMachinePatience = seconds(10);
+constexpr int kMachineTries = 120;
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
 
@@ -97,10 +101,12 @@ public:
     }
 
 private:
+    bool is_machines() const { return socket_ == os::kSystemSocket; }
+
     /// Before the command starts. Without a service the command starts anyway, and the user is told. It retries first,
     /// because a service that is restarting hangs up on new connections.
     void announce() {
-        const Instant until = os::now() + kComeBackAfter * kTries;
+        const Instant until = os::now() + (is_machines() ? kMachinePatience : kComeBackAfter * kTries);
         std::string why = try_to_announce();
         while (!why.empty() && os::now() < until) {
             os::sleep_for(kTryAgain);
@@ -262,7 +268,8 @@ private:
                 tell_end(*end);
                 return end_like(*end);
             }
-            if (connection_ && (ready & 2) != 0 && !hear()) tries_ = kTries;  // the service is gone: bring it back
+            if (connection_ && (ready & 2) != 0 && !hear())  // the service is gone: bring it back
+                tries_ = is_machines() ? kMachineTries : kTries;
             if (tries_ > 0) announce_again();
         }
     }

@@ -31,10 +31,12 @@ std::string user_socket() {
 
 std::string default_socket() {
     if (const auto named = variable("SALUS_SOCKET")) return absolute_path(*named);
-    struct stat status {};
+    const auto is_there = [](const std::string& path) {
+        struct stat status {};
+        return ::stat(path.c_str(), &status) == 0;
+    };
     const std::string own = user_socket();
-    if (::stat(own.c_str(), &status) != 0 && ::stat(kSystemSocket, &status) == 0) return kSystemSocket;
-    return own;
+    return !is_there(own) && (is_there(kSystemSocket) || is_there(kSystemMark)) ? kSystemSocket : own;
 }
 
 std::string user_directory(const char* name, const char* below_home) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -147,6 +148,39 @@ TEST_F(ServiceOptionsTest, TheRowsAboveAreAllThereIs) {
     std::set<std::string> found;
     for (const CLI::Option* option : program.get_options()) found.insert(option->get_lnames().at(0));
     EXPECT_EQ(found, expected);
+}
+
+/// The lines `#name = value` of the file that is installed, without the #. Each must follow a line that explains it.
+std::map<std::string, std::string> lines_of_example() {
+    std::ifstream example(SALUS_SOURCE_DIR "/packaging/salusd.toml");
+    std::map<std::string, std::string> lines;
+    std::string before;
+    for (std::string line; std::getline(example, line); before = line) {
+        EXPECT_TRUE(line.empty() || line.starts_with('#')) << "not commented out: " << line;
+        if (line.size() < 2 || line.starts_with("# ")) continue;
+        EXPECT_TRUE(before.starts_with("# ") && before.ends_with('.')) << "no meaning stands above " << line;
+        const std::string name = line.substr(1, line.find(' ') - 1);
+        EXPECT_TRUE(lines.emplace(name, line.substr(1)).second) << name << " is there twice";
+    }
+    return lines;
+}
+
+TEST_F(ServiceOptionsTest, TheExampleFileHasEachOptionWithItsDefault) {
+    const std::map<std::string, std::string> lines = lines_of_example();
+    std::set<std::string> names;
+    std::set<std::string> expected;
+    for (const auto& [name, line] : lines) names.insert(name);
+    for (const Row& row : kRows) expected.insert(row.name);
+    EXPECT_EQ(names, expected);
+
+    const std::string defaults = parse({}).text();
+    for (const auto& [name, line] : lines) {
+        const Outcome outcome = parse_file(line + "\n");
+        EXPECT_EQ(outcome.error, "") << line;
+        if (name == "min-turn-ms")
+            EXPECT_EQ(outcome.options.min_turn, milliseconds(5)) << "an example: no number is default";
+        else EXPECT_EQ(outcome.text(), defaults) << line;
+    }
 }
 
 TEST_F(ServiceOptionsTest, AllTogetherInOneFile) {
