@@ -150,9 +150,12 @@ def run(cell):
 run(CELL)
 run('loss = model(torch.ones(2, 8)).sum()')  # a forward without a step: the cell ends inside an iteration
 import subprocess, os, json, time
-time.sleep(0.5)
-status = json.loads(subprocess.run([os.environ['SALUS_BINARY'], 'ps', '--json'], stdout=subprocess.PIPE).stdout)
-print([job['state'] for job in status])
+def states():
+    answer = subprocess.run([os.environ['SALUS_BINARY'], 'ps', '--json'], stdout=subprocess.PIPE)
+    return [job['state'] for job in json.loads(answer.stdout)['jobs']]
+until = time.monotonic() + 30
+while states() != ['idle'] and time.monotonic() < until: time.sleep(0.1)
+print(states())
 manager.shutdown_kernel()
 )")});
     EXPECT_NE(output.find("trained\n['idle']"), std::string::npos) << output;
