@@ -679,12 +679,15 @@ protected:
         machine.start_service();
         EXPECT_EQ(told_to_a_job(), "");
     }
-    /// What `salus policy` says of it.
+    /// What `salus policy` says of MPS.
     std::string switch_to(const std::string& policy) {
         Process command = machine.salus({"policy", policy});
         EXPECT_EQ(command.wait(), 0) << command.output();
         EXPECT_EQ(machine.status()["service"].value("policy", ""), policy);
-        return command.output();
+        std::string said = command.output();
+        const std::string done = "the policy is " + policy + " now\n";
+        EXPECT_TRUE(said.ends_with(done)) << said;
+        return said.substr(0, said.size() - std::min(said.size(), done.size()));
     }
 };
 
