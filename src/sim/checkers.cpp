@@ -39,7 +39,7 @@ bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.pa
 void Checkers::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     check_memory(event, s);
     check_crews(event, actions, s);
-    check_lanes(s);
+    check_lanes(event, s);
     check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
@@ -123,7 +123,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     SALUS_CHECK(used - unasked <= engine.capacity() + capacity_excuse_, "memory in use exceeds the capacity");
 }
 
-void Checkers::check_lanes(const Simulation& s) const {
+void Checkers::check_lanes(const Event& event, const Simulation& s) {
     std::set<LaneId> held;
     std::map<LaneId, UserId> user_of;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -160,7 +160,10 @@ void Checkers::check_lanes(const Simulation& s) const {
         if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
         if (crew_of(*client) == 0 || crews.insert(crew_of(*client)).second) ++running;
     }
-    SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
+    // Lanes that ran before there were to be fewer may run to their boundaries.
+    if (std::holds_alternative<event::SetLimits>(event)) lanes_excuse_ = running;
+    lanes_excuse_ = std::min(lanes_excuse_, running);
+    SALUS_CHECK(lanes_max == 0 || running <= std::max<std::size_t>(lanes_max, lanes_excuse_), "more lanes run than allowed");
 }
 
 bool Checkers::are_mates(std::size_t a, std::size_t b, const Simulation& s) const {
@@ -313,7 +316,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const auto* attach = std::get_if<event::Attach>(&event);
     const bool back = attach && s.client(attach->client).page->iterations > 0;  // it attaches to a new service
     const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
-                         std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event);
+                         std::holds_alternative<event::SetCapacity>(event) ||
+                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::SetLimits>(event);
     const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
     const bool was_stopped = std::exchange(was_stopped_, anybody_stopped(s));
     const bool disturbed = was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;
