@@ -95,14 +95,42 @@ TEST_F(History, WhatIsStatedCounts) {
     kill("train", second);
 }
 
-TEST_F(History, OtherArgumentsAreEstimatedFromTheSameProgram) {
+TEST_F(History, OtherArgumentsTellNoLength) {
     run_to_end("train", "--work 500 --iterations 60");
     command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle #");
     Process second = run("train", {}, "--lr=0.1");
     ASSERT_TRUE(stands_at("train", 20));
-    EXPECT_EQ(machine_.row("train")["iterations_total"], 60);
+    EXPECT_FALSE(machine_.row("train").contains("iterations_total")) << machine_.row("train");
     kill("train", second);
     EXPECT_EQ(listed().size(), 2u);
+}
+
+TEST_F(History, AnInteractiveJobHasNoLength) {
+    run_to_end("serve", "--work 500 --iterations 60");
+    command("serve", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("serve");
+    ASSERT_TRUE(stands_at("serve", 20));
+    EXPECT_EQ(machine_.row("serve")["iterations_total"], 60);
+    EXPECT_EQ(machine_.salus({"set", "serve", "class=interactive"}).wait(), 0);
+    EXPECT_FALSE(machine_.row("serve").contains("iterations_total")) << machine_.row("serve");
+    kill("serve", second);
+    Process third = run("serve", {"--class", "interactive"});
+    ASSERT_TRUE(stands_at("serve", 20));
+    EXPECT_FALSE(machine_.row("serve").contains("iterations_total")) << machine_.row("serve");
+    kill("serve", third);
+}
+
+TEST_F(History, AnEstimateThatIsOutrunIsForgotten) {
+    run_to_end("train", "--work 500 --iterations 12");
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train");
+    ASSERT_TRUE(stands_at("train", 20));
+    const json row = machine_.row("train");
+    EXPECT_FALSE(row.contains("iterations_total") || row.contains("left_s")) << row;
+    Process ps = machine_.salus({"ps"});
+    EXPECT_EQ(ps.wait(), 0);
+    EXPECT_EQ(ps.output().find("20/"), std::string::npos) << ps.output();
+    kill("train", second);
 }
 
 TEST_F(History, AFailedRunIsCountedAndSetsNoLength) {
