@@ -196,6 +196,41 @@ TEST_F(History, TheEstimateOutlivesTheService) {
     EXPECT_GT(known[0]["took_s"], 600 * 0.005);
 }
 
+/// Of the process that has left, only the last service knew.
+TEST_F(History, ARunOfSeveralProcessesMaySpanARestart) {
+    const std::string job = std::string(SALUS_JOB_BINARY) + " --ephemeral 1MiB --work 100 --quiet ";
+    const std::string path = machine_.path("both");
+    const std::string left = machine_.path("left");
+    const std::string go = machine_.path("go");
+    std::ofstream(path) << "#!/bin/sh\n"
+                        << job << "--persistent 40MiB --iterations 60 && touch " << left << "\n"
+                        << "until [ -e " << go << " ]; do sleep 0.01; done\n"
+                        << "exec " << job << "--persistent 1MiB --iterations 20\n";
+    ::chmod(path.c_str(), 0755);
+    std::uint64_t runs = 0;
+    for (const int signal : {SIGTERM, SIGKILL}) {
+        Process both = run("both");
+        ASSERT_TRUE(eventually([&] { return std::filesystem::exists(left); })) << both.output();
+        ASSERT_TRUE(
+            eventually([&] { return text_of(machine_.state() + "/settings").find("gone=60/") != std::string::npos; }));
+        const int before = machine_.status()["service"]["pid"];
+        ::kill(before, signal);
+        ASSERT_TRUE(eventually([&] {
+            const json status = machine_.status();
+            return status.is_object() && status["service"]["pid"] != before && !machine_.row("both").empty();
+        }));
+        std::ofstream(go) << "";
+        EXPECT_EQ(both.wait(), 0) << both.output();
+        const json known = listed();
+        ASSERT_EQ(known.size(), 1u);
+        EXPECT_EQ(known[0]["runs"], ++runs);
+        EXPECT_EQ(known[0]["iterations"], 60);
+        EXPECT_GE(known[0]["persistent"], std::int64_t{40} << 20);
+        std::filesystem::remove(left);
+        std::filesystem::remove(go);
+    }
+}
+
 TEST_F(History, IsClearedByCommandOrAsAWhole) {
     for (const char* name : {"train", "train2", "test"}) run_to_end(name, "--work 100 --iterations 5");
     const auto says = [&](std::vector<std::string> arguments, int status) {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "os/file.h"
-#include "os/process.h"
 #include "policies/table.h"
 #include "service/log.h"
+#include "service/ports.h"
 #include "service/reload.h"
 #include "service/server.h"
 
@@ -63,9 +63,8 @@ Kept Server::what_is_kept() const {
 void Server::keep() {
     if (!std::exchange(keep_again_, false)) return;
     std::erase_if(unclaimed_, [](const KeptJob& kept) {
-        return std::ranges::none_of(kept.processes, [](const shell::ProcessId& process) {
-            return os::start_time_of(process.pid) == process.start_time;
-        });
+        const auto is_alive = [](const shell::ProcessId& process) { return KernelProcesses().is_alive(process); };
+        return std::ranges::none_of(kept.processes, is_alive);
     });
     const std::string text = text_of(what_is_kept());
     if (text == kept_) return;

@@ -30,13 +30,13 @@ Kept example() {
     return kept;
 }
 
-TEST(Kept, IsReadAsItWasWritten) {
+TEST(KeptText, IsReadAsItWasWritten) {
     EXPECT_EQ(kept_in(text_of(example())), example());
     EXPECT_EQ(kept_in(text_of(Kept{})), Kept{});
     EXPECT_EQ(kept_in(""), Kept{});
 }
 
-TEST(Kept, IsForPeopleToo) {
+TEST(KeptText, IsForPeopleToo) {
     const std::string text = text_of(example());
     EXPECT_NE(text.find("\ngiven capacity 1GiB\n"), std::string::npos) << text;
     EXPECT_NE(text.find("\npolicy srtf instead of fair\n"), std::string::npos) << text;
@@ -46,7 +46,7 @@ TEST(Kept, IsForPeopleToo) {
         << text;
 }
 
-TEST(Kept, WhatMakesNoSenseIsSkipped) {
+TEST(KeptText, WhatMakesNoSenseIsSkipped) {
     for (const char* line :
          {"job", "job x uid=1 processes=1/2", "job 0 uid=1 processes=1/2", "job 1 processes=1/2", "job 1 uid=1",
           "job 1 uid=1 processes=", "job 1 uid=1 processes=1", "job 1 uid=1 processes=-1/2", "job 1 uid=1 processes=1/2,",
@@ -62,7 +62,7 @@ TEST(Kept, WhatMakesNoSenseIsSkipped) {
     EXPECT_EQ(kept_in(text_of(two_lines)), Kept{}) << "a value with an end of line is left out";
 }
 
-TEST(Kept, AFileThatOthersMayWriteIsNotRead) {
+TEST(KeptText, AFileThatOthersMayWriteIsNotRead) {
     char name[] = "/tmp/salus-kept-test-XXXXXX";
     ASSERT_NE(::mkdtemp(name), nullptr);
     EXPECT_EQ(read_kept(name), Kept{});

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <CLI/CLI.hpp>
 
 #include "base/version.h"
-#include "os/file.h"
 #include "service/log.h"
 #include "service/server.h"
 

@@ -32,7 +32,7 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     EXPECT_EQ(
         reload.line,
         "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
-        "connections-per-user 9, log-level debug, trace-limit 64 MiB; needs a restart: device, mps, users, socket, state");
+        "connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a restart: device, mps, users, socket, state");
     EXPECT_EQ(reload.options.policy, "las");
     EXPECT_EQ(reload.options.lanes, 2u);
     EXPECT_EQ(reload.options.device, "auto");
