@@ -122,6 +122,7 @@ TEST_F(Kept, AServiceThatIsStoppedWithoutJobsLeavesNothing) {
     EXPECT_EQ(service()["paging"], false) << "its job needed the next one";
     EXPECT_EQ(service()["policy"], "srtf");
     jobs_.clear();  // and with it the service that it has started
+    ASSERT_TRUE(eventually([&] { return !machine_.status().is_object(); }));
     start({});
     EXPECT_EQ(service()["paging"], false) << "that one was not stopped";
     says({"stop"});

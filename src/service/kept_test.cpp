@@ -70,6 +70,7 @@ TEST(KeptText, AFileThatOthersMayWriteIsNotRead) {
     ::chmod(kept_path(name).c_str(), 0600);
     EXPECT_EQ(read_kept(name), example());
     ::chmod(kept_path(name).c_str(), 0666);
+    ::chmod(name, 0777);
     EXPECT_EQ(read_kept(name), Kept{});
     std::filesystem::remove_all(name);
 }

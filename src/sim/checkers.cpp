@@ -32,7 +32,7 @@ bool is_owed_memory(const Simulation& s) {
     return std::ranges::any_of(s.engine().clients(), [](const Client* c) { return c->debt() > Bytes{}; });
 }
 
-bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && !s.clients()[i].stays; }
+bool can_page(const Simulation& s, std::size_t i) { return s.engine().options().paging && !s.clients()[i].stays; }
 
 }  // namespace
 
@@ -145,7 +145,7 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
     }
     // A client that was stopped or stalled may find its place taken when it continues. It runs to its boundary beside the
     // others, and so does its crew.
-    const unsigned lanes_max = s.options().engine.lanes_max;
+    const unsigned lanes_max = s.engine().options().lanes_max;
     std::size_t running = 0;
     const auto crew_of = [&](const Client& client) {
         const std::size_t i = index_of(client.facts.id);
@@ -257,7 +257,7 @@ void Checkers::check_work_conservation(const Simulation& s) const {
         if (runs && (client->lane != kNoLane || client->accompanies) && !is_beside(s, *client)) ++running;
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
-    const unsigned lanes_max = s.options().engine.lanes_max;
+    const unsigned lanes_max = s.engine().options().lanes_max;
     const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max);
     for (const Client* client : engine.clients()) {
         if (held_back && !is_beside(s, *client)) continue;
@@ -299,7 +299,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     Duration round;  // all run one iteration, at the speed of all at once
     std::int64_t present = 0;
     Bytes largest;
-    bool all_pageable = s.options().engine.paging;
+    bool all_pageable = s.engine().options().paging;
     bool anybody_wants = false;
     bool anybody_runs = false;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -351,10 +351,10 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out as long as it lives. They catch up afterwards.
-        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
+        const bool kept_out = !all_pageable && (!lane || s.engine().options().paging);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
-        const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
+        const Duration stays = s.engine().options().paging ? (stay + answers) * (present * 8) : answers;
         waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays +
                                                         stopped_time_ * (present * 8) + beside_time_ * 2);
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");
