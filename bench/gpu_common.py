@@ -316,7 +316,8 @@ class Service(Plain):
 
     def hand_overs(self):
         """How often the device changed hands, so far."""
-        return sum(text_of(os.path.join(self.state, part)).count(" handover=1\n") for part in ("trace.previous", "trace"))
+        pieces = [name for name in os.listdir(self.state) if re.fullmatch(r"trace(\.\d+)?", name)]
+        return sum(text_of(os.path.join(self.state, piece)).count(" handover=1\n") for piece in pieces)
 
     def accounts(self, seconds=5, wanted=0):
         """What the log says of clients that are gone: {name: [account, ...]}. Waits for so many of them."""

@@ -95,14 +95,42 @@ TEST_F(History, WhatIsStatedCounts) {
     kill("train", second);
 }
 
-TEST_F(History, OtherArgumentsAreEstimatedFromTheSameProgram) {
+TEST_F(History, OtherArgumentsTellNoLength) {
     run_to_end("train", "--work 500 --iterations 60");
     command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle #");
     Process second = run("train", {}, "--lr=0.1");
     ASSERT_TRUE(stands_at("train", 20));
-    EXPECT_EQ(machine_.row("train")["iterations_total"], 60);
+    EXPECT_FALSE(machine_.row("train").contains("iterations_total")) << machine_.row("train");
     kill("train", second);
     EXPECT_EQ(listed().size(), 2u);
+}
+
+TEST_F(History, AnInteractiveJobHasNoLength) {
+    run_to_end("serve", "--work 500 --iterations 60");
+    command("serve", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("serve");
+    ASSERT_TRUE(stands_at("serve", 20));
+    EXPECT_EQ(machine_.row("serve")["iterations_total"], 60);
+    EXPECT_EQ(machine_.salus({"set", "serve", "class=interactive"}).wait(), 0);
+    EXPECT_FALSE(machine_.row("serve").contains("iterations_total")) << machine_.row("serve");
+    kill("serve", second);
+    Process third = run("serve", {"--class", "interactive"});
+    ASSERT_TRUE(stands_at("serve", 20));
+    EXPECT_FALSE(machine_.row("serve").contains("iterations_total")) << machine_.row("serve");
+    kill("serve", third);
+}
+
+TEST_F(History, AnEstimateThatIsOutrunIsForgotten) {
+    run_to_end("train", "--work 500 --iterations 12");
+    command("train", "--work 500 --iterations 60 --hang-at 19 --hang idle");
+    Process second = run("train");
+    ASSERT_TRUE(stands_at("train", 20));
+    const json row = machine_.row("train");
+    EXPECT_FALSE(row.contains("iterations_total") || row.contains("left_s")) << row;
+    Process ps = machine_.salus({"ps"});
+    EXPECT_EQ(ps.wait(), 0);
+    EXPECT_EQ(ps.output().find("20/"), std::string::npos) << ps.output();
+    kill("train", second);
 }
 
 TEST_F(History, AFailedRunIsCountedAndSetsNoLength) {
@@ -166,6 +194,41 @@ TEST_F(History, TheEstimateOutlivesTheService) {
     EXPECT_EQ(known[0]["runs"], 2);
     EXPECT_EQ(known[0]["iterations"], 600) << "those under the first service count";
     EXPECT_GT(known[0]["took_s"], 600 * 0.005);
+}
+
+/// Of the process that has left, only the last service knew.
+TEST_F(History, ARunOfSeveralProcessesMaySpanARestart) {
+    const std::string job = std::string(SALUS_JOB_BINARY) + " --ephemeral 1MiB --work 100 --quiet ";
+    const std::string path = machine_.path("both");
+    const std::string left = machine_.path("left");
+    const std::string go = machine_.path("go");
+    std::ofstream(path) << "#!/bin/sh\n"
+                        << job << "--persistent 40MiB --iterations 60 && touch " << left << "\n"
+                        << "until [ -e " << go << " ]; do sleep 0.01; done\n"
+                        << "exec " << job << "--persistent 1MiB --iterations 20\n";
+    ::chmod(path.c_str(), 0755);
+    std::uint64_t runs = 0;
+    for (const int signal : {SIGTERM, SIGKILL}) {
+        Process both = run("both");
+        ASSERT_TRUE(eventually([&] { return std::filesystem::exists(left); })) << both.output();
+        ASSERT_TRUE(
+            eventually([&] { return text_of(machine_.state() + "/settings").find("gone=60/") != std::string::npos; }));
+        const int before = machine_.status()["service"]["pid"];
+        ::kill(before, signal);
+        ASSERT_TRUE(eventually([&] {
+            const json status = machine_.status();
+            return status.is_object() && status["service"]["pid"] != before && !machine_.row("both").empty();
+        }));
+        std::ofstream(go) << "";
+        EXPECT_EQ(both.wait(), 0) << both.output();
+        const json known = listed();
+        ASSERT_EQ(known.size(), 1u);
+        EXPECT_EQ(known[0]["runs"], ++runs);
+        EXPECT_EQ(known[0]["iterations"], 60);
+        EXPECT_GE(known[0]["persistent"], std::int64_t{40} << 20);
+        std::filesystem::remove(left);
+        std::filesystem::remove(go);
+    }
 }
 
 TEST_F(History, IsClearedByCommandOrAsAWhole) {

@@ -1,4 +1,5 @@
-// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start, stop.
+// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start,
+// reload, stop.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,10 +23,12 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
+#include "cli/trace_pieces.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/places.h"
 #include "os/socket.h"
+#include "os/trust.h"
 #include "os/user.h"
 #include "policies/table.h"
 #include "sim/recorded_run.h"
@@ -139,26 +142,17 @@ int show_log(const std::string& which, std::optional<std::int64_t> lines, bool f
 
 // ------------------------------------------------------------------------------------------------------------- trace
 
-std::string read_trace() {
-    std::string current = os::default_state_directory() + "/trace";
-    std::string previous = current + ".previous";
-    if (const Result<std::string> answer = ask_service(os::default_socket(), wire::FlushTrace{})) {
+/// Of the service that runs, or of the one that wrote this older file.
+std::string read_trace(const std::string& from) {
+    std::string path = os::default_state_directory() + "/trace";
+    if (!from.empty()) {
+        const std::string beside = os::default_state_directory() + "/" + from;
+        path = !std::filesystem::exists(from) && std::filesystem::exists(beside) ? beside : os::absolute_path(from);
+    } else if (const Result<std::string> answer = ask_service(os::default_socket(), wire::FlushTrace{})) {
         const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
-        if (!trace.path.empty()) current = trace.path;
-        if (!trace.previous.empty()) previous = trace.previous;
+        if (!trace.path.empty()) path = trace.path;
     }
-    std::string text;
-    if (std::filesystem::exists(previous)) {
-        Result<std::string> part = os::read_file(trusted(previous));
-        if (part) text = std::move(part).value();
-    }
-    Result<std::string> part = os::read_file(trusted(current));
-    if (!part) throw Failure{part.error()};
-    text += part.value();
-    if (!text.starts_with("salus-trace")) {
-        throw Failure{"the beginning of the trace has been deleted; a larger --trace-limit keeps more"};
-    }
-    return text;
+    return read_whole_trace(path);
 }
 
 int replay(const std::string& text) {
@@ -224,6 +218,7 @@ void add_control_commands(CLI::App& program, Action& action) {
         double interval_s = 1;
         std::optional<std::int64_t> lines;
         std::string text;
+        std::string from;
         std::vector<std::string> words;
     };
     const auto on = [&action](CLI::App* command, auto body) { command->callback([&action, body] { action = body; }); };
@@ -294,15 +289,22 @@ void add_control_commands(CLI::App& program, Action& action) {
 
     CLI::App* trace = add("trace", "Write the trace as a timeline (.json for Perfetto, or .svg), or replay it");
     trace->add_option("file", v->text, "File to write");
+    trace->add_option("--from", v->from, "An older trace, such as trace.1, that of the last service")->type_name("TRACE");
     trace->add_flag("--replay", v->flag, "Replay the recorded events; fail if the engine's decisions differ");
     on(trace, [v] {
         if (v->flag == !v->text.empty()) throw UsageError{"trace: give either a file or --replay"};
-        return v->flag ? replay(read_trace()) : export_trace(read_trace(), v->text);
+        return v->flag ? replay(read_trace(v->from)) : export_trace(read_trace(v->from), v->text);
     });
 
     CLI::App* begin = add("start", "Start a service");
     begin->add_option("options", v->words, "Options of salusd, after --");
     on(begin, [v] { return start(v->words); });
+    CLI::App* reload = add("reload", "Make the service read its configuration again");
+    on(reload, [] {
+        const json answer = json::parse(ask(wire::ReloadService{}), nullptr, false);
+        fmt::print("{}\n", printable(answer.is_object() ? answer.value("note", "") : ""));
+        return 0;
+    });
     CLI::App* end = add("stop", "Stop the service; refuses while jobs are attached");
     end->add_flag("--force", v->flag, "Stop even if jobs are attached; they wait for the next service");
     on(end, [v] { return stop(v->flag); });

@@ -20,6 +20,7 @@
 #include "cli/files.h"
 #include "cli/job_environment.h"
 #include "cli/service_link.h"
+#include "cli/trace_pieces.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/file.h"
@@ -354,10 +355,7 @@ Result<RealRun> run_for_real(const std::vector<sim::SimulatedJob>& jobs, const s
     }
     ensemble.stop_service();
 
-    std::string trace;
-    for (const char* part : {"/state/trace.previous", "/state/trace"}) {
-        if (const Result<std::string> text = os::read_file(place.path() + part)) trace += text.value();
-    }
+    const std::string trace = read_whole_trace(place.path() + "/state/trace");
     Result<sim::RecordedRun> recorded = sim::read_recorded_run(trace, find_policy, fallback_policy());
     if (!recorded) return Error{"the trace of the run cannot be read: " + recorded.error()};
     RealRun run;

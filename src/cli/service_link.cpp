@@ -23,6 +23,8 @@ namespace {
 
 /// salusd's exit status for wrong options.
 constexpr int kOptionsRefused = 2;
+/// The service itself rotates its log; this bounds what services write that do not start.
+constexpr Bytes kLogMax = mebibytes(4);
 
 }  // namespace
 
@@ -69,11 +71,12 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
     const std::string state = os::default_state_directory();
     if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";
-    const os::Descriptor output = os::open_file(log, os::Open::kAppend);
+    const os::Descriptor output = os::open_log(log, kLogMax.count);
     if (!output) return StartFailure{log + ": " + std::strerror(errno)};
 
     const os::Descriptor nothing = os::open_file("/dev/null", os::Open::kRead);
     os::Launch launch{{own_directory() + "/salusd", "--socket", socket, "--state", state}, os::environment_with({})};
+    if (options.empty()) launch.command.push_back("--as-before");
     launch.command.insert(launch.command.end(), options.begin(), options.end());
     launch.input = nothing.get();
     launch.output = output.get();

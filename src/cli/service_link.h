@@ -27,7 +27,8 @@ struct StartFailure {
     std::string why;
     bool options_refused = false;  ///< the options given by the user are wrong
 };
-/// Starts a service in the background and waits until it listens. Nothing on success. `options` are salusd's own.
+/// Starts a service in the background and waits until it listens. Nothing on success. `options` are salusd's own;
+/// without any, it takes over those of the last service.
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options);
 
 /// Connects to the service, and starts one if none runs.

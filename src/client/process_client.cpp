@@ -127,7 +127,7 @@ Result<bool> ProcessClient::connect(bool again) {
         attach.ephemeral = page_->wanted_ephemeral;
         attach.iteration_time_ns = page_->busy_ns / page_->iterations;
         const std::uint64_t done = page_->iterations;
-        if (attach.iterations_total > done) attach.iterations_total -= done;
+        attach.iterations_total -= std::min(attach.iterations_total, done);
     }
     if (attach.flags & wire::Attach::kProfiled) {
         page_->wanted_persistent = attach.persistent;

@@ -444,6 +444,23 @@ void Engine::on(const event::SetPolicy& e) {
     memory_changed_ = true;
 }
 
+void Engine::on(const event::SetLimits& e) {
+    options_.lanes_max = e.lanes_max;
+    options_.paging = e.paging;
+    options_.rehome_after = e.rehome_after;
+    contend_everywhere();
+    std::size_t running = running_lanes();
+    for (const Lane& lane : lanes_.all()) {
+        if (e.lanes_max == 0 || running <= e.lanes_max) break;
+        if (lane.beside || lane.holder == kNoClient) continue;
+        Client& holder = clients_.at(lane.holder);
+        if (holder.stopped || holder.stalled) continue;
+        ask_yield(holder);
+        --running;
+    }
+    memory_changed_ = true;
+}
+
 void Engine::on(const event::SetCapacity& e) {
     ledger_.set_capacity(e.capacity);
     memory_changed_ = true;

@@ -131,6 +131,7 @@ private:
     void on(const event::SetClass& e);
     void on(const event::Requests& e);
     void on(const event::SetPolicy& e);
+    void on(const event::SetLimits& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
     void on(const event::SetContext& e) { options_.context = e.context; }

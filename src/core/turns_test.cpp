@@ -428,6 +428,29 @@ TEST_F(EngineTurnsTest, LanesMaxIsHowManyRunAtOnceWhateverThePolicyWants) {
     }
 }
 
+TEST_F(EngineTurnsTest, FewerOrMoreLanesFromNowOn) {
+    Rig rig("fair", with_lanes_max(3));
+    std::vector<ClientId> clients;
+    for (std::uint32_t user = 1; user <= 4; ++user) clients.push_back(rig.enter({.user = user}));
+    const auto running = [&] {
+        std::size_t lanes = 0;
+        for (const ClientId id : clients) lanes += rig.runs(id) ? 1u : 0u;
+        return lanes;
+    };
+    EXPECT_EQ(running(), 3u);
+    const auto limits = [](unsigned lanes_max) { return event::SetLimits{lanes_max, true, seconds(10)}; };
+    rig.send(limits(1));
+    EXPECT_EQ(rig.turns(), "yield A; yield B") << "at their boundaries, though nobody is urgent";
+    rig.play(seconds(1));
+    EXPECT_EQ(running(), 1u);
+    for (const double share : rig.shares_s(clients, seconds(8))) EXPECT_NEAR(share, 2.0, 0.2);
+    rig.send(limits(2));
+    rig.play(seconds(1));
+    EXPECT_EQ(running(), 2u);
+    rig.send(limits(0));
+    EXPECT_EQ(running(), 4u) << "each of them has its own";
+}
+
 TEST_F(EngineTurnsTest, ClientsOfTwoUsersGetTwoLanesOfWhichOneRuns) {
     Rig rig("rr", with_lanes_max(1));
     const ClientId a = rig.enter({.user = 1});

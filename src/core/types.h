@@ -187,6 +187,12 @@ struct SetPolicy {
 struct SetMinTurn {
     Duration min_turn;
 };
+/// EngineOptions of these names.
+struct SetLimits {
+    unsigned lanes_max = 0;
+    bool paging = true;
+    Duration rehome_after;
+};
 struct SetCapacity {
     Bytes capacity;
 };
@@ -204,11 +210,12 @@ struct Timer {};
 
 }  // namespace event
 
-using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
-                           event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
-                           event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue,
-                           event::Adjust, event::JoinCrew, event::SetClass, event::Requests, event::SetPolicy,
-                           event::SetMinTurn, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+using Event =
+    std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
+                 event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
+                 event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue, event::Adjust,
+                 event::JoinCrew, event::SetClass, event::Requests, event::SetPolicy, event::SetMinTurn, event::SetLimits,
+                 event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

@@ -264,7 +264,14 @@ Result<Figures> Store::find(unsigned uid, CommandKeys keys) {
                                              " WHERE uid = ?1 AND program_key = ?2 AND (iterations > 0 OR interactive)"
                                              " ORDER BY command_key = ?3 DESC, ended_at_s DESC LIMIT 1");
     statement.bind(uid).bind(keys.program).bind(keys.command);
-    if (statement.step()) return record_in(statement).last.figures;
+    if (statement.step()) {
+        const Run run = record_in(statement).last;
+        Figures figures = run.figures;
+        if (run.keys.command == keys.command && !figures.interactive) return figures;
+        figures.iterations = 0;
+        figures.iteration_time = {};
+        return figures;
+    }
     if (!statement.ended_well()) return error();
     return Figures{};
 }

@@ -59,7 +59,9 @@ public:
     /// Adds a run to the record of its command. A failed run is counted, but does not change a known length.
     Result<bool> record(const Run& run);
 
-    /// The figures of the command, else of the latest run of the same program with other arguments; zeros: unknown.
+    /// What the next run may expect: the figures of the command, else P, T and class of the latest run of the same program
+    /// with other arguments. Another run's arguments, and how long somebody used a server, say nothing of a length. Zeros:
+    /// unknown.
     Result<Figures> find(unsigned uid, CommandKeys keys);
 
     /// The records of one user, or of all; latest first.

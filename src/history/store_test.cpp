@@ -130,7 +130,7 @@ TEST_F(StoreTest, AFailedRunIsCountedAndChangesNoLength) {
     EXPECT_EQ(listed(*store)[0].last.status, 137);
 }
 
-TEST_F(StoreTest, OtherArgumentsAreEstimatedFromTheLatestRunOfTheProgram) {
+TEST_F(StoreTest, OtherArgumentsTellOfMemoryAndNotOfLength) {
     const auto store = open();
     const Figures later{900, milliseconds(40), mebibytes(1), mebibytes(2)};
     record(*store, run_of(1, 7, 100));
@@ -138,9 +138,21 @@ TEST_F(StoreTest, OtherArgumentsAreEstimatedFromTheLatestRunOfTheProgram) {
     record(*store, run_of(3, 7, 300, {10, milliseconds(1), {}, {}}, 1));
     record(*store, run_of(4, 8, 400, {20, milliseconds(1), {}, {}}));
     EXPECT_EQ(found(*store, {1, 7}), kFigures) << "the command itself, though another ran later";
-    EXPECT_EQ(found(*store, {99, 7}), later);
-    EXPECT_EQ(found(*store, {3, 7}), later) << "its only run failed";
+    const Figures memory{0, {}, later.persistent, later.ephemeral};
+    EXPECT_EQ(found(*store, {99, 7}), memory);
+    EXPECT_EQ(found(*store, {3, 7}), memory) << "its only run failed";
     EXPECT_EQ(found(*store, {99, 99}), Figures{});
+}
+
+TEST_F(StoreTest, HowLongAServerWasUsedIsNoLength) {
+    const auto store = open();
+    Figures server = kFigures;
+    server.interactive = true;
+    record(*store, run_of(1, 7, 100, server));
+    EXPECT_EQ(listed(*store)[0].last.figures, server) << "the record says it all the same";
+    server.iterations = 0;
+    server.iteration_time = {};
+    EXPECT_EQ(found(*store, {1, 7}), server);
 }
 
 TEST_F(StoreTest, UsersDoNotSeeEachOthers) {
@@ -245,7 +257,7 @@ TEST_F(StoreTest, AFileOfVersion1GetsTheClass) {
     Figures server = kFigures;
     server.interactive = true;
     record(*store, run_of(1, 7, 2, server));
-    EXPECT_EQ(found(*store, {1, 7}), server);
+    EXPECT_EQ(listed(*store)[0].last.figures, server);
 }
 
 TEST_F(StoreTest, SeveralMayBringAFileUpToDateAtOnce) {

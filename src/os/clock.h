@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/time.h"
 
@@ -14,14 +15,8 @@ std::uint64_t now_ns();
 /// Seconds since 1970.
 double unix_time_s();
 
-struct TimeOfDay {
-    int hour = 0;
-    int minute = 0;
-    int second = 0;
-    int millisecond = 0;
-};
-/// Local time, as the user's clock shows it.
-TimeOfDay local_time_of_day();
+/// Local time by ISO 8601, such as "2026-11-18T12:03:44.123+01:00".
+std::string local_time();
 
 /// A signal that is handled ends it early.
 void sleep_for(Duration time);

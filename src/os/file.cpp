@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -51,6 +52,28 @@ bool write_until_done(std::span<const std::byte> bytes, const Write& write) {
 
 Descriptor open_file(const std::string& path, Open how, unsigned mode) {
     return Descriptor(::open(path.c_str(), flags_of(how) | O_CLOEXEC, mode));
+}
+
+Descriptor open_log(const std::string& path, std::int64_t size_max) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= size_max)
+        std::rename(path.c_str(), (path + ".1").c_str());
+    return open_file(path, Open::kAppend);
+}
+
+bool is_file_at(int file, const std::string& path) {
+    struct stat ours {
+    }, theirs{};
+    return ::fstat(file, &ours) == 0 && ::stat(path.c_str(), &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+           ours.st_ino == theirs.st_ino;
+}
+
+/// Processes below a unit's inherit the variable, whatever their output is.
+bool goes_to_journal(int file) {
+    const char* stream = std::getenv("JOURNAL_STREAM");
+    struct stat status {};
+    return stream && ::fstat(file, &status) == 0 &&
+           stream == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
 }
 
 Descriptor duplicate(int file) { return Descriptor(::fcntl(file, F_DUPFD_CLOEXEC, 0)); }

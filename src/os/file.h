@@ -24,6 +24,12 @@ enum class Open {
 };
 /// On failure the descriptor is empty and errno says why. `mode` is for a file that is created.
 Descriptor open_file(const std::string& path, Open how, unsigned mode = 0600);
+/// For a log: opens it at its end. If it has reached `size_max`, it becomes `path`.1 and a new one begins.
+Descriptor open_log(const std::string& path, std::int64_t size_max);
+/// Whether this descriptor is the file of that path.
+bool is_file_at(int file, const std::string& path);
+/// Whether systemd reads what is written there into its journal.
+bool goes_to_journal(int file);
 /// A second descriptor of the same file.
 Descriptor duplicate(int file);
 

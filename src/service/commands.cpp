@@ -218,12 +218,30 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) 
     if (!owned_by(peer)) return {false, "only the service's owner may set the policy"};
     const Policy* policy = find_policy(wanted.name.view());
     if (!policy) return {false, fmt::format("there is no policy '{}'", wanted.name.view())};
+    const std::string note = set_policy(*policy);
+    return note.empty() ? Reply{} : Reply{true, dump({{"note", note}})};
+}
+
+/// Returns one line for whoever chose it, or nothing.
+std::string Server::set_policy(const Policy& policy) {
+    options_.policy = policy.info.name;
+    keep_again_ = true;
+    for (const auto& device : devices_) device->shell().set_policy(policy);
+    return offer_mps_everywhere();
+}
+
+std::string Server::offer_mps_everywhere() {
     std::string note;
     for (const auto& device : devices_) {
-        device->shell().set_policy(*policy);
         if (const std::string more = offer_mps(*device, kMpsPatienceInService); !more.empty()) note = more;
     }
-    return note.empty() ? Reply{} : Reply{true, dump({{"note", note}})};
+    return note;
+}
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::ReloadService&) {
+    if (!owned_by(peer)) return {false, "only the service's owner may reload it"};
+    const Result<std::string> changed = reload();
+    return changed ? Reply{true, dump({{"note", changed.value()}})} : Reply{false, changed.error() + "; nothing is changed"};
 }
 
 Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
@@ -236,29 +254,41 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted
     const std::size_t attached = clients().size();
     if (wanted.even_with_jobs == 0 && attached > 0)
         return {false, fmt::format("{} jobs are attached; --force stops the service anyway", attached)};
+    told_to_stop_ = true;
     stop();
     return {};
 }
 
+/// For all its clients, those that attach later, and those of the next service.
+Server::Reply Server::change(Job& job, const shell::UserSettings& said) {
+    Reply reply = for_clients_of(job, [&](const ClientOn& client) { client.shell().apply(*client.session, said); });
+    if (!reply.ok) return reply;
+    job.said = said;
+    keep_again_ = true;
+    return reply;
+}
+
 Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
-    return for_clients_of(job, [](const ClientOn& client) { client.shell().pause(*client.session, true); });
+    shell::UserSettings said = job.said;
+    said.paused = true;
+    return change(job, said);
 }
 
 Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
-    return for_clients_of(job, [](const ClientOn& client) { client.shell().pause(*client.session, false); });
+    shell::UserSettings said = job.said;
+    said.paused = false;
+    return change(job, said);
 }
 
 Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
     const Result<wire::Assignments> wanted = wire::assignments_in(message);
     if (!wanted) return {false, wanted.error()};
-    const auto& [priority, weight, iterations, interactive] = wanted.value();
-    return for_clients_of(job, [&](const ClientOn& client) {
-        const Client* known = client.device->engine().find(client.session->id);
-        if (!known) return;
-        client.shell().adjust(*client.session, priority.value_or(known->facts.priority),
-                              weight.value_or(known->facts.weight), iterations.value_or(known->facts.iterations_total));
-        if (interactive) client.shell().set_class(*client.session, {*interactive, ClassReason::kSaid});
-    });
+    shell::UserSettings said = job.said;
+    if (wanted.value().priority) said.priority = wanted.value().priority;
+    if (wanted.value().weight) said.weight = wanted.value().weight;
+    if (wanted.value().iterations) said.iterations = wanted.value().iterations;
+    if (wanted.value().interactive) said.interactive = wanted.value().interactive;
+    return change(job, said);
 }
 
 /// Signals the command that `salus run` started, and all clients: processes that a script has started need not end with it.

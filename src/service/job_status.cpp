@@ -77,8 +77,9 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.lane = client.lane;
     activity.iterations = page.iterations;
     activity.iterations_before = session.iterations_before;
-    if (const std::uint64_t total = client.facts.iterations_total; total > 0)
-        activity.length = {total + session.iterations_before, session.length_is_past};
+    const std::uint64_t total = client.facts.iterations_total;
+    const bool outlived = session.length_is_past && activity.iterations > total + session.iterations_before;
+    if (total > 0 && !outlived) activity.length = {total + session.iterations_before, session.length_is_past};
     activity.left = time_left(client, session, at);
     activity.busy = {within_reason(busy_ns)};
     activity.attained = attained_by(client, session, busy_ns);

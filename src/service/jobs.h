@@ -19,6 +19,8 @@
 #include "history/store.h"
 #include "os/socket.h"
 #include "shell/ports.h"
+#include "shell/roster.h"
+#include "shell/shell.h"
 #include "wire/messages.h"
 
 namespace salus::service {
@@ -29,6 +31,8 @@ struct Job {
     std::string name;
     unsigned uid = 0;
     int runner_pid = 0;  ///< 0: none
+    shell::ProcessId runner;
+    shell::UserSettings said;
     shell::ConnectionId runner_connection = 0;
     std::string log;                 ///< path, if it was detached
     std::optional<DeviceId> device;  ///< the device that it was placed on

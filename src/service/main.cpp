@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -10,20 +11,32 @@
 #include "service/log.h"
 #include "service/server.h"
 
+namespace {
+
+int fail(int status, const std::string& why) {
+    std::fprintf(stderr, "%ssalusd: %s\n", salus::service::journal_prefix(salus::LogLevel::kError).c_str(), why.c_str());
+    return status;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
     CLI::App program("The Salus service: lets jobs share a device. Usually started by `salus run` or `salus start`.",
                      "salusd");
     program.set_version_flag("--version", std::string("salusd ") + salus::kSalusVersion);
     salus::service::OptionsParser parser(program);
-    salus::service::Options options;
     try {
         program.parse(argc, argv);
-        options = parser.finish();
+        parser.finish();
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        std::fprintf(stderr, "salusd: %s\n", parser.explain(error).c_str());
-        return 2;
+        return fail(2, parser.explain(error));
     }
+    const std::vector<std::string> arguments = parser.arguments();
+    const auto found = salus::service::find_options(arguments);
+    if (!found) return fail(2, found.error());
+    const salus::service::Options& options = found.value();
+    salus::service::bound_log(options.state + "/salusd.log", salus::service::kLogMax);
     salus::service::set_log_level(options.log_level);
     // Do not keep a directory of the user busy. The paths in the options are absolute by now.
     if (::chdir("/") != 0) std::perror("salusd: /");
@@ -34,10 +47,8 @@ int main(int argc, char** argv) {
     }
     salus::service::Server::block_signals();
     auto server = salus::service::Server::open(options);
-    if (!server) {
-        std::fprintf(stderr, "salusd: %s\n", server.error().c_str());
-        return 1;
-    }
+    if (!server) return fail(1, server.error());
+    server.value()->on_reload([&] { return salus::service::find_options(arguments); });
     salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
                         options.policy, server.value()->devices().front()->engine().capacity().mib() / 1024.0);
     server.value()->run();

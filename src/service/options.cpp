@@ -16,6 +16,7 @@
 #include "os/places.h"
 #include "os/trust.h"
 #include "policies/table.h"
+#include "service/log.h"
 
 namespace salus::service {
 namespace {
@@ -52,6 +53,7 @@ public:
 
     std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
         path_ = program_.get_config_ptr()->as<std::string>();
+        if (program_.get_config_ptr()->empty()) effective_.insert("--config");  // CLI11 sets it afterwards
         std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(text);
         for (const CLI::ConfigItem& item : read) {
             const CLI::Option* option = program_.get_option_no_throw("--" + item.name);
@@ -63,6 +65,9 @@ public:
         }
         return read;
     }
+
+    /// Whether the option has its value from the file.
+    bool gave(const std::string& name) const { return effective_.contains(name); }
 
     /// The file that the option in this error comes from. Empty: it was given on the command line, or not at all.
     std::string path_behind(const std::string& error) const {
@@ -88,7 +93,7 @@ std::string OptionsParser::explain(const CLI::ParseError& error) const {
 
 std::string default_configuration_file() { return os::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
 
-OptionsParser::OptionsParser(CLI::App& program) {
+OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
     auto reader = std::make_shared<FileReader>(program);
     file_ = reader;
     program.config_formatter(std::move(reader));
@@ -120,6 +125,36 @@ OptionsParser::OptionsParser(CLI::App& program) {
                     "limit; a job takes one, and one more for each of its processes")
         ->capture_default_str();
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
+    program
+        .add_flag("--as-before", as_before_,
+                  "take over options of the last service that this command line lacks; `salus run` starts a service so")
+        ->configurable(false);
+}
+
+GivenOptions OptionsParser::on_command_line() const {
+    GivenOptions found;
+    for (const CLI::Option* option : program_.get_options()) {
+        const std::string& name = option->get_lnames().at(0);
+        const bool is_value = option->get_items_expected_max() > 0 && option->count() > 0;
+        if (!is_value || file_->gave("--" + name)) continue;
+        const std::string value = option->results().back();
+        const bool is_path = name == "config" || name == "socket" || name == "state";
+        found.emplace_back(name, is_path ? os::absolute_path(value) : value);
+    }
+    return found;
+}
+
+GivenOptions OptionsParser::given() const {
+    GivenOptions given = on_command_line();
+    std::erase_if(given, [](const auto& option) { return option.first == "socket" || option.first == "state"; });
+    return given;
+}
+
+std::vector<std::string> OptionsParser::arguments() const {
+    std::vector<std::string> arguments;
+    for (const auto& [name, value] : on_command_line()) arguments.push_back("--" + name + "=" + value);
+    if (as_before_) arguments.emplace_back("--as-before");
+    return arguments;
 }
 
 Options OptionsParser::finish() const {
@@ -154,6 +189,57 @@ Options OptionsParser::finish() const {
     options.rehome_after = seconds_of(rehome_after_s_);
     options.socket = options.socket.empty() ? socket_by_default() : os::absolute_path(options.socket);
     options.state = options.state.empty() ? os::default_state_directory() : os::absolute_path(options.state);
+    return options;
+}
+
+// ------------------------------------------------------------------------------------------------------ the last service
+
+namespace {
+
+struct Parsed {
+    Options options;
+    bool as_before = false;
+};
+
+Result<Parsed> parse(std::vector<std::string> arguments) {
+    CLI::App program("", "salusd");
+    OptionsParser parser(program);
+    try {
+        std::ranges::reverse(arguments);  // as CLI11 wants them
+        program.parse(std::move(arguments));
+        Parsed parsed{parser.finish(), parser.as_before()};
+        parsed.options.given = parser.given();
+        return parsed;
+    } catch (const CLI::ParseError& error) {
+        return Error{parser.explain(error)};
+    }
+}
+
+bool has(const GivenOptions& options, std::string_view name) {
+    return std::ranges::any_of(options, [&](const auto& option) { return option.first == name; });
+}
+
+}  // namespace
+
+Result<Options> find_options(const std::vector<std::string>& arguments) {
+    Result<Parsed> parsed = parse(arguments);
+    if (!parsed) return Error{parsed.error()};
+    Options options = std::move(parsed.value().options);
+    const GivenOptions now = options.given;
+    const Kept kept = read_kept(options.state);
+    if (parsed.value().as_before && !kept.given.empty()) {
+        std::vector<std::string> all = arguments;
+        for (const auto& [name, value] : kept.given) {
+            if (!has(now, name)) all.push_back("--" + name + "=" + value);
+        }
+        Result<Parsed> again = parse(all);
+        if (again) options = std::move(again.value().options);
+        else log(LogLevel::kWarning, "the options of the last service are left out: {}", again.error());
+    }
+    options.configured_policy = options.policy;
+    // Whoever has configured another policy since then wants that one.
+    const bool holds = !has(now, "policy") && kept.instead_of == options.policy && find_policy(kept.policy);
+    if (holds) options.policy = kept.policy;
     return options;
 }
 

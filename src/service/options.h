@@ -4,9 +4,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/result.h"
 #include "base/time.h"
+#include "service/kept.h"
 #include "service/log.h"
 
 namespace CLI {
@@ -21,8 +24,9 @@ enum class MpsMode { kAuto, kOn, kOff };
 
 struct Options {
     std::string policy = "fair";
-    Bytes capacity;      ///< 0: the device's memory
-    unsigned lanes = 0;  ///< 0: as many as the policy wants
+    std::string configured_policy;  ///< without `salus policy`; empty: the same
+    Bytes capacity;                 ///< 0: the device's memory
+    unsigned lanes = 0;             ///< 0: as many as the policy wants
     bool paging = true;
     std::string device = "auto";  ///< the GPU if there is one, else the host
     MpsMode mps = MpsMode::kAuto;
@@ -34,6 +38,7 @@ struct Options {
     Duration rehome_after = milliseconds(300);
     unsigned connections_per_user = 1024;
     bool all_users = false;  ///< users other than the service's own may attach; each has lanes of their own
+    GivenOptions given;      ///< as on the command line; the next service may take them over
 };
 
 /// For all users together: a flood must not use up the service's descriptors.
@@ -45,12 +50,22 @@ public:
     explicit OptionsParser(CLI::App& program);
     /// Throws CLI::ValidationError with one line if a value makes no sense.
     Options finish() const;
+    /// The options that the command line has, as text, except for those that say which service this is.
+    GivenOptions given() const;
+    /// The whole command line again, with absolute paths.
+    std::vector<std::string> arguments() const;
+    /// Whether options that the command line lacks are those of the last service's.
+    bool as_before() const { return as_before_; }
     /// What is wrong, in one line. Names the file if the value comes from there.
     std::string explain(const CLI::ParseError& error) const;
 
 private:
     class FileReader;
+    GivenOptions on_command_line() const;
+
+    CLI::App& program_;
     std::shared_ptr<const FileReader> file_;  ///< shared with CLI11
+    bool as_before_ = false;
     Options plain_;
     std::string capacity_;
     std::string trace_limit_;
@@ -61,6 +76,10 @@ private:
     std::optional<double> min_turn_ms_;
     double rehome_after_s_ = 0.3;
 };
+
+/// The options of a service that starts now, or reads its configuration again: those on its command line, then what the last
+/// service left (service/kept.h), then the configuration. An error is one line.
+Result<Options> find_options(const std::vector<std::string>& arguments);
 
 /// The default path of a user's configuration.
 std::string default_configuration_file();

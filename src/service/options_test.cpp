@@ -40,6 +40,8 @@ struct Outcome {
     std::string text() const { return error.empty() ? shown(options) : "error: " + error; }
 };
 
+bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == std::string::npos; }
+
 class ServiceOptionsTest : public ::testing::Test {
 protected:
     ServiceOptionsTest() {
@@ -143,7 +145,7 @@ TEST_F(ServiceOptionsTest, MpsHasThreeModes) {
 TEST_F(ServiceOptionsTest, TheRowsAboveAreAllThereIs) {
     CLI::App program("", "salusd");
     const OptionsParser parser(program);
-    std::set<std::string> expected = {"help", "config"};
+    std::set<std::string> expected = {"help", "config", "as-before"};
     for (const Row& row : kRows) expected.insert(row.name);
     std::set<std::string> found;
     for (const CLI::Option* option : program.get_options()) found.insert(option->get_lnames().at(0));
@@ -252,9 +254,63 @@ TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     EXPECT_EQ(os::default_state_directory(), "/somewhere/else");
 }
 
-// ------------------------------------------------------------------------------------------------------------ bad values
+// ------------------------------------------------------------------------------------------------------ the last service
 
-bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == std::string::npos; }
+/// What the last service left, in the state directory of these tests.
+class OptionsOfTheLastService : public ServiceOptionsTest {
+protected:
+    void left(const std::string& text) const {
+        fs::create_directories(state());
+        std::ofstream(state() + "/settings") << text;
+    }
+    std::string state() const { return directory_ + "/state"; }
+    Outcome find(std::vector<std::string> arguments) const {
+        arguments.insert(arguments.end(), {"--state", state(), "--socket", directory_ + "/socket"});
+        const Result<Options> found = find_options(arguments);
+        return found ? Outcome{found.value(), ""} : Outcome{{}, found.error()};
+    }
+    std::vector<std::string> configured(const std::string& text) const {
+        std::ofstream(file()) << text;
+        return {"--config", file()};
+    }
+};
+
+TEST_F(OptionsOfTheLastService, AreTakenOverOnRequestOnly) {
+    left("given lanes 3\ngiven capacity 2GiB\ngiven config " + file() + "\n");
+    configured("mps = \"off\"\nlanes = 7\n");
+    EXPECT_EQ(find({}).options.lanes, 0u);
+    const Options before = find({"--as-before"}).options;
+    EXPECT_EQ(before.lanes, 3u) << "stronger than its file";
+    EXPECT_EQ(before.capacity, gibibytes(2));
+    EXPECT_EQ(before.mps, MpsMode::kOff) << "the file of the last service";
+    EXPECT_EQ(before.given, (GivenOptions{{"config", file()}, {"capacity", "2GiB"}, {"lanes", "3"}})) << "for the next one";
+    EXPECT_EQ(find({"--as-before", "--lanes", "1"}).options.lanes, 1u) << "this command line is stronger";
+    EXPECT_EQ(find({"--lanes", "1"}).options.given, (GivenOptions{{"lanes", "1"}}));
+}
+
+TEST_F(OptionsOfTheLastService, ThatMakeNoSenseAnyMoreAreLeftOut) {
+    left("given lanes 3\ngiven colour red\n");
+    const Outcome found = find({"--as-before"});
+    EXPECT_EQ(found.error, "");
+    EXPECT_EQ(found.options.lanes, 0u);
+    EXPECT_TRUE(one_line(find({"--as-before", "--lanes", "x"}).error)) << "what is given now is checked";
+}
+
+TEST_F(OptionsOfTheLastService, APolicyHoldsUntilAnotherIsConfigured) {
+    left("policy srtf instead of fair\n");
+    EXPECT_EQ(find({}).options.policy, "srtf");
+    EXPECT_EQ(find({}).options.configured_policy, "fair");
+    EXPECT_EQ(find({"--policy", "fair"}).options.policy, "fair") << "the command line is stronger";
+    EXPECT_EQ(find(configured("policy = \"fair\"\n")).options.policy, "srtf");
+    EXPECT_EQ(find(configured("policy = \"las\"\n")).options.policy, "las") << "it was configured later";
+    left("policy nonsense instead of fair\n");
+    EXPECT_EQ(find({}).options.policy, "fair");
+    left("given policy rr\npolicy srtf instead of rr\n");
+    EXPECT_EQ(find({"--as-before"}).options.policy, "srtf");
+    EXPECT_EQ(find({}).options.policy, "fair") << "it was set instead of another";
+}
+
+// ------------------------------------------------------------------------------------------------------------ bad values
 
 TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
     const struct {

@@ -30,12 +30,12 @@ constexpr Duration kAcceptPause = milliseconds(500);
 /// A flood of messages from one peer must not keep the service from the others.
 constexpr int kMessagesAtOnce = 16;
 
-sigset_t stop_signals() {
-    sigset_t stops;
-    ::sigemptyset(&stops);
-    ::sigaddset(&stops, SIGTERM);
-    ::sigaddset(&stops, SIGINT);
-    return stops;
+/// Those that the service reads: they end it, or make it read its configuration.
+sigset_t own_signals() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
+    return signals;
 }
 
 /// Null if the client could shrink the page under our mapping.
@@ -87,13 +87,16 @@ Server::Server(const Options& options, Devices devices)
       history_(options.state),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       jobs_(options.state + "/next-job"),
-      started_(os::now()) {
+      started_(os::now()),
+      hang_up_stops_(static_cast<bool>(os::open_file("/dev/tty", os::Open::kRead))),
+      unclaimed_(read_kept(options.state).jobs) {
     for (auto& memory : devices) {
         const DeviceId id{static_cast<std::uint32_t>(devices_.size())};
         devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
         Shell& shell = devices_.back()->shell();
         shell.on_departure([this, &shell](const Session& session) {
             if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell.figures_of(session));
+            keep_again_ = true;
         });
     }
 }
@@ -112,8 +115,8 @@ Result<bool> Server::listen() {
     Result<os::Descriptor> socket = os::listen_at(options_.socket, options_.all_users ? 0666 : 0600);
     if (!socket) return Error{socket.error()};
 
-    const sigset_t stops = stop_signals();
-    signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+    const sigset_t signals = own_signals();
+    signals_ = os::Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     listener_ = std::move(socket).value();
     if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
         !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN)) {
@@ -214,13 +217,14 @@ std::vector<Server::ClientOn> Server::clients_of(std::uint32_t job) const {
 // --------------------------------------------------------------------------------------------------------- the loop
 
 void Server::block_signals() {
-    const sigset_t stops = stop_signals();
-    ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+    const sigset_t signals = own_signals();
+    ::sigprocmask(SIG_BLOCK, &signals, nullptr);
 }
 
 void Server::run() {
     while (!stopping_) step(kNever);
     tell_held_back();
+    keep_at_the_end();
     Bytes held_by_orphans;
     for (const auto& device : devices_) {
         held_by_orphans += device->shell().held_by_orphans();
@@ -234,6 +238,7 @@ void Server::step(Instant limit) {
     std::array<epoll_event, 64> events;
     int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (count == 0) {
+        keep();
         long_wait_at_ = next_long_wait();
         Instant until = std::min({limit, long_wait_at_, accept_again_at_, held_back_due()});
         for (const auto& device : devices_) {
@@ -264,7 +269,7 @@ void Server::step(Instant limit) {
         switch (static_cast<Watch>(event.data.u64 >> 32)) {
             case Watch::kNotify: break;
             case Watch::kListener: accept_all(); break;
-            case Watch::kSignals: stopping_ = true; break;
+            case Watch::kSignals: hear_signals(); break;
             case Watch::kProcess: forget_process(id); break;
             case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
             case Watch::kConnection:
@@ -378,7 +383,9 @@ bool Server::handle(Connection& connection, wire::Received& received) {
 }
 
 bool Server::answer(Connection& connection, const wire::Command& command) {
-    return send_reply(connection, this->command(connection, command)) && tell_end(connection);
+    const Reply reply = this->command(connection, command);
+    keep();  // before anybody hears that it is done
+    return send_reply(connection, reply) && tell_end(connection);
 }
 
 /// If it waits for the end of a job that has ended. False: it is gone.
@@ -426,9 +433,12 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     wire::Attach checked = attach;
-    Job& job = jobs_.add(attach.job, attach.name.view(), connection.peer.uid, os::now());
+    const std::uint32_t number = attach.job != 0 ? attach.job : kept_number_of(session->process, session->uid);
+    Job& job = jobs_.add(number, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
+    take_over(job, session->process);
     session->past = job.past;
+    session->said = job.said;
     for (const auto& device : devices_) {  // an orphan's memory is on this device
         if (device->shell().is_orphan(session->process)) job.device = device->id();
     }
@@ -440,6 +450,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.client = connection.client;
     attached_[connection.id] = std::move(descriptors);
     job.took_part = true;
+    keep_again_ = true;
     return true;
 }
 
@@ -448,6 +459,9 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
+    job.runner = {connection.peer.pid, os::start_time_of(connection.peer.pid).value_or(0)};
+    take_over(job, job.runner);
+    keep_again_ = true;
     job.runner_connection = connection.id;
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
@@ -531,6 +545,7 @@ void Server::drop_ended_jobs() {
         for (const auto& device : devices_) device->shell().withdraw(JobId{ended});
     }
     if (all_ended.empty()) return;
+    keep_again_ = true;
     for (auto& [id, connection] : connections_) tell_end(connection);
 }
 

@@ -12,6 +12,7 @@
 #include "os/descriptor.h"
 #include "os/socket.h"
 #include "service/jobs.h"
+#include "service/kept.h"
 #include "service/options.h"
 #include "service/run_history.h"
 #include "service/shared_device.h"
@@ -43,6 +44,8 @@ public:
     /// One round: waits for events, at most until `limit`, and handles them.
     void step(Instant limit);
     void stop() { stopping_ = true; }
+    /// `read` finds the options anew; an error is one line.
+    void on_reload(std::function<Result<Options>()> read) { read_options_ = std::move(read); }
 
     /// Adds this socket as a new connection.
     void adopt(os::Descriptor socket);
@@ -121,6 +124,15 @@ private:
     bool tell_end(Connection& connection);
     void drop_ended_jobs();
 
+    // ---- what the next service takes over ----
+    std::uint32_t kept_number_of(const shell::ProcessId& process, unsigned uid);
+    void take_over(Job& job, const shell::ProcessId& process);
+    Kept what_is_kept() const;
+    void keep();
+    void keep_at_the_end();
+    void hear_signals();
+    Result<std::string> reload();
+
     // ---- commands.cpp ----
     Job* to_be_told_of(const Session& session);
     Instant next_long_wait();
@@ -137,9 +149,13 @@ private:
     Reply obey(const os::Peer& peer, const wire::AskStatus&);
     Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
     Reply obey(const os::Peer& peer, const wire::FlushTrace&);
+    Reply obey(const os::Peer& peer, const wire::ReloadService&);
     Reply obey(const os::Peer& peer, const wire::StopService& wanted);
+    std::string set_policy(const Policy& policy);
+    std::string offer_mps_everywhere();
     Reply obey(Job& job, const wire::PauseJob&);
     Reply obey(Job& job, const wire::ResumeJob&);
+    Reply change(Job& job, const shell::UserSettings& said);
     Reply obey(Job& job, const wire::KillJob& wanted);
     Reply obey(Job& job, const wire::SetJob& message);
     static bool owned_by(const os::Peer& peer);
@@ -164,7 +180,13 @@ private:
     Instant accept_again_at_ = kNever;  ///< set if there was no descriptor for a connection
     bool told_of_no_descriptors_ = false;
     bool stopping_ = false;
-    bool made_directory_ = false;  ///< we made the socket's directory, and so may open it to others
+    bool told_to_stop_ = false;   ///< by `salus stop`, not by a signal
+    bool hang_up_stops_ = false;  ///< SIGHUP, because somebody started the service in a terminal
+    std::function<Result<Options>()> read_options_;
+    std::vector<KeptJob> unclaimed_;  ///< jobs of the last service that have not come back
+    std::string kept_;                ///< as last written
+    bool keep_again_ = true;          ///< it may have changed
+    bool made_directory_ = false;     ///< we made the socket's directory, and so may open it to others
 };
 
 }  // namespace salus::service

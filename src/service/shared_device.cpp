@@ -49,6 +49,12 @@ SharedDevice::SharedDevice(DeviceId id, const Options& options, std::unique_ptr<
       journal_(directory_, options.trace_limit, format_header(settings_.engine, options.policy)),
       shell_(settings_, shell::Ports{clock_, *this, *this, processes_, journal_}) {}
 
+void SharedDevice::change(const Options& options) {
+    lanes_option_ = options.lanes;
+    journal_.trace().set_limit(options.trace_limit);
+    shell_.reconfigure(settings_from(options, *memory_));
+}
+
 // -------------------------------------------------------------------------------------------------- the shell's ports
 
 Result<shell::Connections::Sent> SharedDevice::send_pieces(shell::ConnectionId to, LaneId lane, std::size_t first,

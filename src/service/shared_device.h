@@ -42,6 +42,9 @@ public:
     StateJournal& journal() { return journal_; }
     const StateJournal& journal() const { return journal_; }
 
+    /// Takes over what can change while the service runs, except for the policy.
+    void change(const Options& options);
+
     /// The processes that use the device and are no clients.
     std::vector<int> strangers() const;
 
@@ -84,7 +87,7 @@ private:
     const DeviceId id_;
     ServerLink& server_;
     const std::string directory_;  ///< for its files
-    const unsigned lanes_option_;
+    unsigned lanes_option_;
     const MpsMode mps_mode_;
     std::unique_ptr<device::LaneMemory> memory_;
     const shell::Settings settings_;

@@ -1,7 +1,9 @@
 // The trace on disk: every event and decision, in limited space.
 //
-// There are two files of up to half the limit each. When `current` is full, it becomes `previous`. So the latest part is
-// always there, and the whole trace as long as it fits. Replay needs the whole trace, whose first line is a header.
+// It consists of pieces: `trace` is being written, `trace.1` is the one before, and so on. A piece ends when it is full,
+// when it is a day old and when the service ends; then all are renamed to the next number. Older pieces are removed when all
+// together would exceed the limit, or after 30 days. The first piece of a service begins with a header, which a replay
+// needs.
 #pragma once
 
 #include <span>
@@ -27,13 +29,20 @@ public:
     void name_client(ClientId client, std::uint32_t job, std::string_view name);
     /// Writes the stored records.
     void flush();
+    /// From the next piece on.
+    void set_limit(Bytes limit) { limit_ = limit; }
     std::size_t pending() const { return pending_.size(); }
     bool has_pending() const { return !pending_.empty(); }
 
     bool recording() const { return static_cast<bool>(file_); }
     const std::string& current_path() const { return current_; }
-    const std::string& previous_path() const { return previous_; }
+    std::string previous_path() const { return piece(1); }
     Bytes written() const { return written_; }
+
+    static constexpr int kPiecesPerLimit = 8;
+    static constexpr unsigned kPiecesMax = 200;  ///< a service that is restarted often makes small ones
+    static constexpr Duration kPieceSpan = minutes(24 * 60);
+    static constexpr Duration kKeptFor = minutes(30 * 24 * 60);
 
 private:
     struct Record {
@@ -42,15 +51,21 @@ private:
         std::vector<Action> actions;
     };
 
+    std::string piece(unsigned number) const { return current_ + "." + std::to_string(number); }
+    Bytes piece_max() const { return {limit_.count / kPiecesPerLimit}; }
+    std::vector<unsigned> older_pieces() const;
+    bool rename_pieces();
+    void remove_surplus() const;
     bool open();
+    void begin_piece();
     void write(std::string_view text);
 
     std::string current_;
-    std::string previous_;
     Bytes limit_;
     os::Descriptor file_;
     std::vector<std::variant<Record, std::string>> pending_;
-    Bytes written_;  ///< to the current file
+    Bytes written_;             ///< to the current piece
+    Instant ends_at_ = kNever;  ///< the current piece
 };
 
 }  // namespace salus::service

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -62,6 +63,7 @@ public:
         if (client->lane == kNoLane) return;
         feed(event::Acknowledge{id, client->lane, engine_.lanes().find(client->lane)->mapping(id)->version});
     }
+    void pass(Duration time) { at_ = at_ + time; }
     /// The client that has the turn comes to a boundary.
     void take_turns(int count) {
         for (int i = 0; i < count; ++i) {
@@ -95,9 +97,16 @@ protected:
         EXPECT_NE(::mkdtemp(name), nullptr);
         directory_ = name;
         current_ = directory_ + "/trace";
-        previous_ = directory_ + "/trace.previous";
+        previous_ = directory_ + "/trace.1";
     }
     ~TraceFileTest() override { fs::remove_all(directory_); }
+
+    std::string piece(unsigned number) const { return current_ + "." + std::to_string(number); }
+    std::int64_t size_of_all() const {
+        std::uintmax_t sum = 0;
+        for (const auto& entry : fs::directory_iterator(directory_)) sum += entry.file_size();
+        return static_cast<std::int64_t>(sum);
+    }
 
     std::string directory_;
     std::string current_;
@@ -168,22 +177,20 @@ TEST_F(TraceFileTest, StaysWithinItsBoundAndKeepsTheLatest) {
         recorded.take_turns(1);
         recorded.trace.flush();
         if (recorded.trace.written() < before) ++rotations;
-        const auto size = [](const std::string& path) {
-            return fs::exists(path) ? static_cast<std::int64_t>(fs::file_size(path)) : 0;
-        };
-        ASSERT_LE(size(current_), kLimit.count / 2);
-        ASSERT_LE(size(previous_), kLimit.count / 2);
-        ASSERT_EQ(recorded.trace.written().count, size(current_));
+        ASSERT_LE(size_of_all(), kLimit.count);
+        ASSERT_EQ(recorded.trace.written().count, static_cast<std::int64_t>(fs::file_size(current_)));
     }
-    EXPECT_GT(rotations, 3u);
+    EXPECT_GT(rotations, 10u);
     EXPECT_TRUE(recorded.trace.recording());
-    // One file continues the other, each begins with a whole event, and the last event is there.
-    const std::string both = contents(previous_) + contents(current_);
-    EXPECT_GT(static_cast<std::int64_t>(contents(previous_).size()), kLimit.count / 2 - 1024);
-    EXPECT_TRUE(contents(previous_).starts_with("@"));
-    EXPECT_TRUE(contents(current_).starts_with("@"));
+    EXPECT_GT(size_of_all(), kLimit.count * 3 / 4);
+    // One piece continues the other, each begins with a whole event, and the last event is there.
+    std::string all = contents(current_);
+    for (unsigned number = 1; fs::exists(piece(number)); ++number) {
+        EXPECT_TRUE(contents(piece(number)).starts_with("@")) << number;
+        all = contents(piece(number)) + all;
+    }
     std::int64_t last = 0;
-    for (const std::string_view line : split(both, '\n')) {
+    for (const std::string_view line : split(all, '\n')) {
         if (!line.starts_with('@')) continue;
         const auto at = parse_integer(line.substr(1, line.find(' ') - 1));
         ASSERT_TRUE(at.has_value());
@@ -203,28 +210,71 @@ TEST_F(TraceFileTest, StaysWithinItsBoundHoweverMuchIsFlushedAtOnce) {
     recorded.attach(ClientId{1}, "b");
     recorded.take_turns(2000);
     recorded.trace.flush();
-    EXPECT_LE(static_cast<std::int64_t>(fs::file_size(current_)), kLimit.count / 2);
-    if (fs::exists(previous_)) {
-        EXPECT_LE(static_cast<std::int64_t>(fs::file_size(previous_)), kLimit.count / 2);
-    }
+    EXPECT_LE(size_of_all(), kLimit.count);
     EXPECT_EQ(lines_of(contents(current_), "@" + std::to_string(recorded.events * 1'000'000) + " "), 1u) << "the latest";
 }
 
-TEST_F(TraceFileTest, ANewOneStartsAnew) {
-    {
-        Recorded recorded(directory_, {16 * 1024});
-        recorded.attach(ClientId{0}, "old");
-        recorded.attach(ClientId{1}, "old");
-        for (int i = 0; i < 500; ++i) {
-            recorded.take_turns(1);
-            recorded.trace.flush();
-        }
-        ASSERT_TRUE(fs::exists(previous_));
+TEST_F(TraceFileTest, ThoseOfEarlierServicesStay) {
+    std::ofstream(current_ + ".previous") << "an earlier version's, the older half\n";
+    std::ofstream(current_) << "an earlier version's\n";
+    for (const char* name : {"first", "second"}) {
+        Recorded recorded(directory_, mebibytes(1));
+        recorded.attach(ClientId{0}, name);
     }
     Recorded recorded(directory_, mebibytes(1));
-    EXPECT_FALSE(fs::exists(previous_));
-    EXPECT_EQ(lines_of(contents(current_), "old"), 0u);
     EXPECT_EQ(lines_of(contents(current_), "@"), 0u);
+    EXPECT_EQ(lines_of(contents(piece(1)), "name=second"), 1u);
+    EXPECT_EQ(lines_of(contents(piece(2)), "name=first"), 1u);
+    EXPECT_EQ(contents(piece(3)), "an earlier version's\n");
+    EXPECT_EQ(contents(piece(4)), "an earlier version's, the older half\n");
+    EXPECT_FALSE(fs::exists(current_ + ".previous"));
+    const auto replay = replay_trace(contents(piece(1)), find_policy, fallback_policy());
+    ASSERT_TRUE(replay.ok()) << replay.error();
+    EXPECT_EQ(replay.value().difference, "");
+}
+
+TEST_F(TraceFileTest, AllTogetherStayWithinTheLimitHoweverManyServices) {
+    constexpr Bytes kLimit{64 * 1024};
+    for (unsigned service = 0; service < TraceFile::kPiecesMax + 20; ++service) {
+        Recorded recorded(directory_, kLimit);
+        recorded.attach(ClientId{0}, std::to_string(service));
+        recorded.trace.flush();
+        ASSERT_LE(size_of_all(), kLimit.count);
+    }
+    EXPECT_EQ(lines_of(contents(current_), "name=219"), 1u);
+    EXPECT_EQ(lines_of(contents(piece(1)), "name=218"), 1u);
+    const auto files = static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
+    EXPECT_LE(files, TraceFile::kPiecesMax + 1);
+    EXPECT_GT(files, 20u);
+}
+
+TEST_F(TraceFileTest, APieceEndsAfterADayAndIsRemovedAfterAMonth) {
+    Recorded recorded(directory_, mebibytes(1));
+    recorded.attach(ClientId{0}, "a");
+    recorded.trace.flush();
+    recorded.pass(TraceFile::kPieceSpan - seconds(1));
+    recorded.attach(ClientId{1}, "b");
+    recorded.trace.flush();
+    EXPECT_FALSE(fs::exists(previous_));
+    for (int day = 0; day < 2; ++day) {
+        recorded.pass(TraceFile::kPieceSpan);
+        recorded.take_turns(1);
+        recorded.trace.flush();
+    }
+    EXPECT_TRUE(fs::exists(piece(1)) && fs::exists(piece(2)));
+    const std::string whole = contents(piece(2)) + contents(piece(1)) + contents(current_);
+    const auto replay = replay_trace(whole, find_policy, fallback_policy());
+    ASSERT_TRUE(replay.ok()) << replay.error();
+    EXPECT_EQ(replay.value().difference, "");
+    EXPECT_EQ(replay.value().events, recorded.events);
+    const auto kept = fs::file_time_type::clock::now() - std::chrono::nanoseconds(TraceFile::kKeptFor.ns);
+    fs::last_write_time(piece(2), kept - std::chrono::hours(1));
+    fs::last_write_time(piece(1), kept + std::chrono::hours(1));
+    recorded.pass(TraceFile::kPieceSpan);
+    recorded.take_turns(1);
+    recorded.trace.flush();
+    EXPECT_TRUE(fs::exists(piece(2)));
+    EXPECT_FALSE(fs::exists(piece(3)));
 }
 
 // -------------------------------------------------------------------------------------------------------------- failures
@@ -259,7 +309,7 @@ TEST_F(TraceFileTest, WhenItCannotRotateRecordingStopsAndThatIsSaidOnce) {
         }
         EXPECT_FALSE(recorded.trace.recording());
         EXPECT_FALSE(recorded.trace.has_pending());
-        EXPECT_LE(fs::file_size(current_), 4u * 1024);
+        EXPECT_LE(fs::file_size(current_), 1024u);
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "said: " << said;

@@ -44,11 +44,15 @@ std::string account_of(const Session& session) {
 
 bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
 
-/// The iterations left if the run is as long as an earlier one; 0: not known. The client may have completed some under the
-/// previous service.
+/// What is left of so many iterations; 0: not known. The client may have completed some under the previous service.
+std::uint64_t left_of(std::uint64_t iterations, const Session& session) {
+    return iterations > session.iterations_before ? iterations - session.iterations_before : 0;
+}
+
+/// The iterations left if the run is as long as an earlier one; 0: not known.
 std::uint64_t past_length_left(const Session& session) {
-    const std::uint64_t length = session.past.iterations;
-    return length > session.iterations_before ? length - session.iterations_before : 0;
+    if (session.client_class.interactive) return 0;  // it ends when nobody asks it any more
+    return left_of(session.past.iterations, session);
 }
 
 /// Whether earlier runs of its command were interactive, and nothing else is known. A client that comes back knows itself.
@@ -228,6 +232,8 @@ void Shell::tell_progress(Session& session) {
     session.busy_told_ns = busy;
     session.told_at = at;
     feed(event::Progress{session.id, news, idle});
+    const Client* client = engine_.find(session.id);
+    if (client && iterations > session.iterations_before + client->facts.iterations_total) forget_past_length(session);
 }
 
 void Shell::tell_progress_of_holders() {
@@ -317,22 +323,24 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     e.user = UserId{added.uid};
     e.job = JobId{added.job};
     e.iterations_before = added.iterations_before;
-    e.priority = attach.priority;
-    e.weight = attach.weight;
+    const UserSettings& said = added.said;
+    e.priority = said.priority.value_or(attach.priority);
+    e.weight = said.weight.value_or(attach.weight);
     e.occupancy = attach.occupancy;
     e.pageable = !(attach.flags & wire::Attach::kUnpageable);
-    e.iterations_total = attach.iterations_total;
+    e.iterations_total = said.iterations ? left_of(*said.iterations, added) : attach.iterations_total;
     e.iteration_time = {static_cast<std::int64_t>(attach.iteration_time_ns)};
-    if (e.iterations_total == 0) {
+    const bool interactive = (attach.flags & wire::Attach::kInteractive) != 0;
+    if (said.interactive) added.client_class = {*said.interactive, ClassReason::kSaid};
+    else if (attach.flags & wire::Attach::kClassSaid) added.client_class = {interactive, ClassReason::kSaid};
+    else if (interactive) added.client_class = {true, ClassReason::kWaits};
+    else if (class_is_past(added)) added.client_class = {true, ClassReason::kHistory};
+    e.interactive = added.client_class.interactive;
+    if (e.iterations_total == 0 && !said.iterations) {
         e.iterations_total = past_length_left(added);
         added.length_is_past = e.iterations_total > 0;
     }
     if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
-    const bool interactive = (attach.flags & wire::Attach::kInteractive) != 0;
-    if (attach.flags & wire::Attach::kClassSaid) added.client_class = {interactive, ClassReason::kSaid};
-    else if (interactive) added.client_class = {true, ClassReason::kWaits};
-    else if (class_is_past(added)) added.client_class = {true, ClassReason::kHistory};
-    e.interactive = added.client_class.interactive;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
         e.persistent = added.persistent_told = Bytes{static_cast<std::int64_t>(attach.persistent)} + added.overhead;
@@ -347,6 +355,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     send(added.id, welcome);
     classes_changed_ = true;
     feed(e);
+    if (said.paused) set_inert(added, &Session::paused, true);
     if (attach.crew != 0) feed(event::JoinCrew{added.id, JobId{attach.crew}});
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
@@ -472,11 +481,18 @@ void Shell::remove(Session& session) {
 void Shell::expect(Session& session, const RunFigures& past) {
     session.past = past;
     const Client* client = engine_.find(session.id);
-    const std::uint64_t left = past_length_left(session);
     if (client && class_is_past(session)) set_class(session, {true, ClassReason::kHistory});
-    if (!client || client->facts.iterations_total > 0 || left == 0) return;
+    const std::uint64_t left = past_length_left(session);
+    if (!client || client->facts.iterations_total > 0 || left == 0 || session.said.iterations) return;
     adjust(session, client->facts.priority, client->facts.weight, left);
     session.length_is_past = true;
+}
+
+/// It was wrong: the client is one of unknown length.
+void Shell::forget_past_length(Session& session) {
+    const Client* client = engine_.find(session.id);
+    if (!client || !std::exchange(session.length_is_past, false)) return;
+    feed(event::Adjust{session.id, client->facts.priority, client->facts.weight, /*iterations_total=*/0});
 }
 
 RunFigures Shell::figures_of(const Session& session) const {
@@ -666,6 +682,30 @@ void Shell::adjust(Session& session, int priority, double weight, std::uint64_t 
     feed(event::Adjust{session.id, priority, weight, iterations_total});
 }
 
+void Shell::apply(Session& session, const UserSettings& said) {
+    session.said = said;
+    const Client* known = engine_.find(session.id);
+    if (!known) return;
+    const ClientFacts facts = known->facts;
+    adjust(session, said.priority.value_or(facts.priority), said.weight.value_or(facts.weight),
+           said.iterations ? left_of(*said.iterations, session) : facts.iterations_total);
+    if (said.interactive) set_class(session, {*said.interactive, ClassReason::kSaid});
+    pause(session, said.paused);
+}
+
+void Shell::reconfigure(const Settings& settings) {
+    look_at_holders();
+    const EngineOptions& wanted = settings.engine;
+    const EngineOptions& now = engine_.options();
+    if (wanted.lanes_max != now.lanes_max || wanted.paging != now.paging || wanted.rehome_after != now.rehome_after)
+        feed(event::SetLimits{wanted.lanes_max, wanted.paging, wanted.rehome_after});
+    const bool was_fixed = std::exchange(min_turn_is_fixed_, settings.min_turn_is_fixed);
+    if ((was_fixed || min_turn_is_fixed_) && wanted.min_turn != now.min_turn) feed(event::SetMinTurn{wanted.min_turn});
+    set_min_turn();
+    capacity_ = wanted.capacity;
+    set_capacity();
+}
+
 void Shell::set_class(Session& session, ClientClass found) {
     if (session.client_class.reason == ClassReason::kSaid && found.reason != ClassReason::kSaid) return;
     const bool changes = session.client_class.interactive != found.interactive;
@@ -675,6 +715,7 @@ void Shell::set_class(Session& session, ClientClass found) {
     log(LogLevel::kInfo, "client {} ({}, pid {}) is {}: {}", index_of(session.id), session.name, session.process.pid,
         name_of_class(found.interactive), text_of(found.reason));
     feed(event::SetClass{session.id, found.interactive});
+    if (found.interactive) forget_past_length(session);
 }
 
 // ---------------------------------------------------------------------------------------------------------- restarts

@@ -36,6 +36,17 @@ struct Arming {
     bool operator==(const Arming&) const = default;
 };
 
+/// What a job's user has changed while it ran. It holds for all its clients, also under the next service.
+struct UserSettings {
+    bool paused = false;
+    std::optional<int> priority = {};
+    std::optional<double> weight = {};
+    std::optional<std::uint64_t> iterations = {};  ///< in all; 0: not known
+    std::optional<bool> interactive = {};
+
+    bool operator==(const UserSettings&) const = default;
+};
+
 /// One attached client.
 struct Session {
     ClientId id = kNoClient;
@@ -82,6 +93,7 @@ struct Session {
     Arming arming;
     RequestWatch requests;
 
+    UserSettings said;
     ClientClass client_class;
     RunFigures past;              ///< figures of earlier runs of its command
     bool length_is_past = false;  ///< its iterations_total comes from an earlier run, and may be wrong
@@ -117,7 +129,8 @@ public:
     bool announce(const Announcement& announcement);
     /// The job's runner and its clients are gone. Jobs that were not announced are ignored.
     void withdraw(JobId job);
-    /// Attaches a client. An error is one line for the client. `session` has id, process, uid, connection and page.
+    /// Attaches a client. An error is one line for the client. `session` has id, process, uid, connection, page and, if its
+    /// user has changed something about the job, that.
     /// REQUIRES: the id is free.
     Result<Session*> attach(std::unique_ptr<Session> session, const wire::Attach& attach);
     /// A message of an attached client. False: the client broke the protocol or has left; close its connection.
@@ -158,8 +171,12 @@ public:
 
     // ---- for the command line ----
     void set_policy(const Policy& policy);
+    /// Takes over capacity, lanes, paging, minimum turn and rehoming time.
+    void reconfigure(const Settings& settings);
     void pause(Session& session, bool paused);
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
+    /// All that its user has changed about the job by now.
+    void apply(Session& session, const UserSettings& said);
     /// A class that its user has said stays.
     void set_class(Session& session, ClientClass found);
 
@@ -189,6 +206,7 @@ private:
     void arm();
     void show_others(Session& session) const;
     void tell_progress(Session& session);
+    void forget_past_length(Session& session);
     void tell_progress_of_holders();
     void turn_is_over(Session& session);
     void tell_need(const Session& session);
@@ -256,8 +274,8 @@ private:
 
     const Ports ports_;
     DeviceMemory& memory_;
-    const bool min_turn_is_fixed_;
-    const Bytes capacity_;       ///< if nobody else used the device
+    bool min_turn_is_fixed_;
+    Bytes capacity_;             ///< if nobody else used the device
     const Bytes context_guess_;  ///< the least memory that a process takes before it attaches; 0: nothing
     Bytes others_;               ///< used by processes that are not clients
     Engine engine_;

@@ -32,14 +32,14 @@ bool is_owed_memory(const Simulation& s) {
     return std::ranges::any_of(s.engine().clients(), [](const Client* c) { return c->debt() > Bytes{}; });
 }
 
-bool can_page(const Simulation& s, std::size_t i) { return s.options().engine.paging && !s.clients()[i].stays; }
+bool can_page(const Simulation& s, std::size_t i) { return s.engine().options().paging && !s.clients()[i].stays; }
 
 }  // namespace
 
 void Checkers::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     check_memory(event, s);
     check_crews(event, actions, s);
-    check_lanes(s);
+    check_lanes(event, s);
     check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
@@ -123,7 +123,7 @@ void Checkers::check_memory(const Event& event, const Simulation& s) {
     SALUS_CHECK(used - unasked <= engine.capacity() + capacity_excuse_, "memory in use exceeds the capacity");
 }
 
-void Checkers::check_lanes(const Simulation& s) const {
+void Checkers::check_lanes(const Event& event, const Simulation& s) {
     std::set<LaneId> held;
     std::map<LaneId, UserId> user_of;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -145,7 +145,7 @@ void Checkers::check_lanes(const Simulation& s) const {
     }
     // A client that was stopped or stalled may find its place taken when it continues. It runs to its boundary beside the
     // others, and so does its crew.
-    const unsigned lanes_max = s.options().engine.lanes_max;
+    const unsigned lanes_max = s.engine().options().lanes_max;
     std::size_t running = 0;
     const auto crew_of = [&](const Client& client) {
         const std::size_t i = index_of(client.facts.id);
@@ -160,7 +160,11 @@ void Checkers::check_lanes(const Simulation& s) const {
         if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
         if (crew_of(*client) == 0 || crews.insert(crew_of(*client)).second) ++running;
     }
-    SALUS_CHECK(lanes_max == 0 || running <= lanes_max, "more lanes run than allowed");
+    // Who had a lane when there were to be fewer may run to its boundary, even if it rested at that moment.
+    const auto held_lanes = static_cast<std::size_t>(std::ranges::count_if(
+        s.engine().lanes().all(), [](const Lane& lane) { return !lane.beside && lane.holder != kNoClient; }));
+    lanes_excuse_ = std::holds_alternative<event::SetLimits>(event) ? held_lanes : std::min(lanes_excuse_, held_lanes);
+    SALUS_CHECK(lanes_max == 0 || running <= std::max<std::size_t>(lanes_max, lanes_excuse_), "more lanes run than allowed");
 }
 
 bool Checkers::are_mates(std::size_t a, std::size_t b, const Simulation& s) const {
@@ -253,7 +257,7 @@ void Checkers::check_work_conservation(const Simulation& s) const {
         if (runs && (client->lane != kNoLane || client->accompanies) && !is_beside(s, *client)) ++running;
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
-    const unsigned lanes_max = s.options().engine.lanes_max;
+    const unsigned lanes_max = s.engine().options().lanes_max;
     const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max);
     for (const Client* client : engine.clients()) {
         if (held_back && !is_beside(s, *client)) continue;
@@ -295,7 +299,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     Duration round;  // all run one iteration, at the speed of all at once
     std::int64_t present = 0;
     Bytes largest;
-    bool all_pageable = s.options().engine.paging;
+    bool all_pageable = s.engine().options().paging;
     bool anybody_wants = false;
     bool anybody_runs = false;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
@@ -313,7 +317,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const auto* attach = std::get_if<event::Attach>(&event);
     const bool back = attach && s.client(attach->client).page->iterations > 0;  // it attaches to a new service
     const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
-                         std::holds_alternative<event::SetCapacity>(event) || std::holds_alternative<event::Continue>(event);
+                         std::holds_alternative<event::SetCapacity>(event) ||
+                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::SetLimits>(event);
     const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
     const bool was_stopped = std::exchange(was_stopped_, anybody_stopped(s));
     const bool disturbed = was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;
@@ -346,10 +351,10 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out as long as it lives. They catch up afterwards.
-        const bool kept_out = !all_pageable && (!lane || s.options().engine.paging);
+        const bool kept_out = !all_pageable && (!lane || s.engine().options().paging);
         const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
-        const Duration stays = s.options().engine.paging ? (stay + answers) * (present * 8) : answers;
+        const Duration stays = s.engine().options().paging ? (stay + answers) * (present * 8) : answers;
         waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays +
                                                         stopped_time_ * (present * 8) + beside_time_ * 2);
         SALUS_CHECK(s.now() - waits_[i].since <= waits_[i].bound, "a client starves under a policy that claims nobody does");

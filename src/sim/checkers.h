@@ -23,7 +23,7 @@ public:
 
 private:
     void check_memory(const Event& event, const Simulation& s);
-    void check_lanes(const Simulation& s) const;
+    void check_lanes(const Event& event, const Simulation& s);
     void check_iterations(const Event& event, const Simulation& s);
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;
@@ -45,6 +45,7 @@ private:
     Instant others_there_{};               ///< when a client was last attached, or no job waited to start
     std::vector<std::uint64_t> reported_;  ///< iterations of each client since it attached ...
     std::vector<std::uint64_t> before_;    ///< ... and before
+    std::size_t lanes_excuse_ = 0;         ///< may run although fewer lanes are allowed now
     Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};

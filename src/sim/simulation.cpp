@@ -225,6 +225,13 @@ void Simulation::disturb(const Disturbance& d) {
             policy_ = d.policy;
             if (shell_) with_shell([&] { shell_->set_policy(*d.policy); });
             return;
+        case Kind::kLimits:
+            options_.engine.lanes_max = d.lanes_max;
+            options_.engine.paging = d.paging;
+            options_.engine.rehome_after = d.time;
+            if (shell_)
+                with_shell([&] { shell_->reconfigure({options_.engine, policy_, &fallback_, options_.min_turn_is_fixed}); });
+            return;
         default: break;
     }
     SimulatedClient& c = at(d.client);

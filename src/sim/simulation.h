@@ -38,6 +38,7 @@ struct Disturbance {
         kCrew,          ///< the client joins its crew
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
+        kLimits,        ///< sets `lanes_max` and `paging`, and `time` as rehome_after
         kCapacity,      ///< others leave `capacity` of the device
         kContext,       ///< the client's context grows by `capacity`
         kNoLaneMemory,  ///< the device has no more memory for lanes ...
@@ -52,6 +53,8 @@ struct Disturbance {
     int priority = 0;
     double weight = 1;
     Duration time{};
+    unsigned lanes_max = 0;
+    bool paging = true;
 };
 
 /// What a canary does wrong, in one of 16 cases.

@@ -118,6 +118,20 @@ void draw_crew(std::uint64_t seed, std::uint32_t crew, Scenario& scenario) {
                      [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
 }
 
+/// An administrator changes limits while jobs run. Draws from its own source, as above.
+void draw_limits(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0xd1342543de82ef95ull + 1);
+    if (random.chance(0.7)) return;
+    std::vector<Disturbance>& disturbances = scenario.options.disturbances;
+    Disturbance change{.at_event = random.below(20 + scenario.jobs.size() * 60), .kind = Disturbance::Kind::kLimits};
+    change.lanes_max = static_cast<unsigned>(random.below(4));
+    change.paging = random.chance(0.75);
+    change.time = seconds_of(random.between(0.1, 5.0));
+    disturbances.push_back(change);
+    std::stable_sort(disturbances.begin(), disturbances.end(),
+                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+}
+
 /// Draws the disturbances and their times.
 class DisturbanceDrawer {
 public:
@@ -249,6 +263,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     if (random.chance(0.8)) DisturbanceDrawer(random, scenario).draw();
     scenario.policy = &draw_policy(random);
     for (const std::uint32_t crew : {1u, 2u}) draw_crew(seed, crew, scenario);
+    draw_limits(seed, scenario);
     return scenario;
 }
 

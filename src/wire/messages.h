@@ -230,6 +230,10 @@ struct SetPolicy {
 struct FlushTrace {
     static constexpr std::uint16_t kType = 52;
 };
+/// The service reads its configuration again. The answer is {"note": one line that says what has changed}.
+struct ReloadService {
+    static constexpr std::uint16_t kType = 60;
+};
 struct StopService {
     static constexpr std::uint16_t kType = 53;
     std::uint32_t even_with_jobs = 0;
@@ -275,10 +279,11 @@ struct Answer {
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
                              Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
-                             StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
+                             ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
 
 /// The messages that the service answers with Answer.
-using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob>;
+using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
+                             SetJob, WaitJob>;
 
 Message message_of(const Command& command);
 /// Nothing if the message is not a command.

@@ -55,6 +55,7 @@ auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
 auto fields(const AskStatus&) { return std::tuple(); }
 auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
 auto fields(const FlushTrace&) { return std::tuple(); }
+auto fields(const ReloadService&) { return std::tuple(); }
 auto fields(const StopService& m) { return std::tuple(m.even_with_jobs); }
 auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const ResumeJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
@@ -120,6 +121,7 @@ std::vector<Message> examples() {
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
             FlushTrace{},
+            ReloadService{},
             StopService{1},
             PauseJob{job},
             ResumeJob{job},

@@ -1,0 +1,58 @@
+#include "cli/trace_pieces.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "os/file.h"
+
+namespace salus::cli {
+namespace {
+
+/// TracePiece 0 is being written; a piece of a higher number is older.
+struct TracePiece {
+    std::string current;  ///< the path of piece 0
+    std::int64_t number = 0;
+    std::string path() const { return number == 0 ? current : fmt::format("{}.{}", current, number); }
+};
+
+TracePiece piece_at(const std::string& path) {
+    const std::size_t dot = path.rfind('.');
+    const auto number = dot == std::string::npos ? std::nullopt : parse_integer(path.substr(dot + 1));
+    return number && *number > 0 ? TracePiece{path.substr(0, dot), *number} : TracePiece{path, 0};
+}
+
+bool begins_a_trace(const std::string& text) { return text.starts_with("salus-trace"); }
+
+std::string text_in(const TracePiece& piece) {
+    Result<std::string> text = os::read_file(trusted(piece.path()));
+    if (!text) throw Failure{text.error()};
+    return std::move(text).value();
+}
+
+}  // namespace
+
+std::string read_whole_trace(const std::string& path) {
+    const TracePiece named = piece_at(path);
+    std::string text = text_in(named);
+    TracePiece piece = named;
+    for (; !begins_a_trace(text); text = text_in(piece) + text) {
+        ++piece.number;
+        if (!std::filesystem::exists(piece.path()))
+            throw Failure{"the beginning of the trace has been deleted; a larger --trace-limit keeps more"};
+    }
+    for (piece = named; piece.number > 0;) {
+        --piece.number;
+        const std::string next = text_in(piece);
+        if (begins_a_trace(next)) break;
+        text += next;
+    }
+    return text;
+}
+
+}  // namespace salus::cli

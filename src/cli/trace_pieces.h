@@ -1,0 +1,12 @@
+// The pieces of a recorded trace, put together again: service/trace_file.h.
+#pragma once
+
+#include <string>
+
+namespace salus::cli {
+
+/// The trace of the service that wrote the file at this path, which may be any piece of it. Fails in one line if the
+/// beginning is not there any more.
+std::string read_whole_trace(const std::string& path);
+
+}  // namespace salus::cli

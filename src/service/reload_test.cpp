@@ -1,0 +1,65 @@
+#include "service/reload.h"
+
+#include <gtest/gtest.h>
+
+namespace salus::service {
+namespace {
+
+Options running() {
+    Options options;
+    options.configured_policy = options.policy;
+    return options;
+}
+
+TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
+    EXPECT_EQ(reload_from(running(), running()).line, "nothing has changed");
+    Options read = running();
+    read.configured_policy = read.policy = "las";
+    read.lanes = 2;
+    read.paging = false;
+    read.capacity = gibibytes(3);
+    read.min_turn = milliseconds(7);
+    read.rehome_after = milliseconds(500);
+    read.connections_per_user = 9;
+    read.log_level = LogLevel::kDebug;
+    read.trace_limit = mebibytes(64);
+    read.device = "host";
+    read.mps = MpsMode::kOff;
+    read.all_users = true;
+    read.socket = "/other";
+    read.state = "/other";
+    const Reload reload = reload_from(running(), read);
+    EXPECT_EQ(
+        reload.line,
+        "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
+        "connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a restart: device, mps, users, socket, state");
+    EXPECT_EQ(reload.options.policy, "las");
+    EXPECT_EQ(reload.options.lanes, 2u);
+    EXPECT_EQ(reload.options.device, "auto");
+    EXPECT_EQ(reload.options.mps, MpsMode::kAuto);
+    EXPECT_FALSE(reload.options.all_users);
+    EXPECT_EQ(reload.options.socket + reload.options.state, "");
+    read.min_turn.reset();
+    EXPECT_EQ(reload_from(reload.options, read).line,
+              "changed: min-turn-ms by the cost of a switch; needs a restart: device, mps, users, socket, state");
+}
+
+TEST(Reload, APolicyThatWasSetStaysUntilAnotherIsConfigured) {
+    Options now = running();
+    now.policy = "srtf";
+    Options read = running();
+    read.policy = "srtf";  // as the file of the state directory says
+    EXPECT_EQ(reload_from(now, read).options.policy, "srtf");
+    EXPECT_EQ(reload_from(now, read).line, "nothing has changed");
+    read.configured_policy = read.policy = "las";
+    EXPECT_EQ(reload_from(now, read).options.policy, "las");
+}
+
+TEST(Reload, TheNextServiceTakesOverWhatThisOneWasGiven) {
+    Options now = running();
+    now.given = {{"lanes", "2"}};
+    EXPECT_EQ(reload_from(now, running()).options.given, now.given);
+}
+
+}  // namespace
+}  // namespace salus::service
