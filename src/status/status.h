@@ -106,14 +106,15 @@ struct JobStatus {
     std::uint32_t job = 0;
     ClientId client = kNoClient;
     std::string name;
-    int pid = 0;  ///< of the client; of `salus run` if there is none yet
-    UserId user{};
+    int pid = 0;            ///< of the client; of `salus run` if there is none yet
+    UserId user = kNoUser;  ///< kNoUser: hidden from the viewer
     std::string user_name;  ///< the command line looks it up: that may take long, and the service must not wait
     Duration attached;      ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
     Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
     std::string command;  ///< of `salus run`; for the job's user and root only
     std::string log;      ///< path, if it was detached
+    Wait start_wait;      ///< why a job that has no client yet does not start
     std::optional<Activity> activity;  ///< of a client that the engine knows
     std::optional<JobEnd> end;         ///< of a job that has ended
 };
@@ -124,7 +125,7 @@ struct LaneStatus {
     LaneId lane = kNoLane;
     Bytes size;
     Bytes charge;
-    UserId user{};
+    UserId user = kNoUser;  ///< kNoUser: hidden from the viewer
     ClientId holder = kNoClient;
 };
 
