@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -65,7 +66,9 @@ Status status_or_fail() {
     Result<Status> status = ask_status(os::default_socket());
     if (!status) throw Failure{status.error()};
     for (auto* rows : {&status.value().jobs, &status.value().ended}) {
-        for (JobStatus& row : *rows) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+        for (JobStatus& row : *rows) {
+            if (row.user != kNoUser) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+        }
     }
     return std::move(status).value();
 }
@@ -148,11 +151,13 @@ std::string read_trace() {
         if (!trace.previous.empty()) previous = trace.previous;
     }
     std::string text;
-    if (std::filesystem::exists(previous)) {
+    std::error_code unsearchable;
+    if (std::filesystem::exists(previous, unsearchable)) {
         Result<std::string> part = os::read_file(trusted(previous));
         if (part) text = std::move(part).value();
     }
-    Result<std::string> part = os::read_file(trusted(current));
+    const bool is_anothers = ::access(current.c_str(), R_OK) != 0 && errno == EACCES;
+    Result<std::string> part = is_anothers ? copy_trace(os::default_socket()) : os::read_file(trusted(current));
     if (!part) throw Failure{part.error()};
     text += part.value();
     if (!text.starts_with("salus-trace")) {

@@ -167,7 +167,7 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
 
 }  // namespace
 
-std::string start_wait_text(const Wait& wait) {
+std::string start_wait_text(const StartWait& wait) {
     const bool limited = wait.reason == WaitReason::kUserJobs || wait.reason == WaitReason::kUserMemory;
     return limited ? reason_text(*wait.reason, {}) : "waits for memory on the GPU, to start";
 }
@@ -201,7 +201,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
         cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
-    if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait);
+    if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));

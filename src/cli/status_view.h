@@ -70,7 +70,7 @@ private:
 /// not want to run.
 std::string wait_text(JobState state, const Wait& wait);
 /// Why a job that has no client yet does not start.
-std::string start_wait_text(const Wait& wait);
+std::string start_wait_text(const StartWait& wait);
 
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {

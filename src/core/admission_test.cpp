@@ -572,7 +572,9 @@ EngineOptions with_user_memory(std::int64_t mib) {
 }
 
 TEST_F(AdmissionTest, AUserAtHisLimitWaitsAndOthersDoNot) {
-    Rig rig("fair", with_user_memory(400));
+    EngineOptions options = with_user_memory(400);
+    options.capacity = mebibytes(2000);
+    Rig rig("fair", options);
     const ClientId a = rig.enter({.user = 1, .persistent_mib = 200});
     const ClientId b = rig.enter({.user = 1, .persistent_mib = 200});
     EXPECT_EQ(rig.memory(), "") << "200 + 100 + 200 is more than 400";
@@ -581,7 +583,7 @@ TEST_F(AdmissionTest, AUserAtHisLimitWaitsAndOthersDoNot) {
     EXPECT_TRUE(rig.has_lane(c));
     const ClientId d = rig.enter({.user = 1, .persistent_mib = 50});
     EXPECT_TRUE(rig.has_lane(d)) << "which fits, behind one that does not";
-    const ClientId root = rig.enter({.user = 0, .persistent_mib = 300});
+    const ClientId root = rig.enter({.user = 0, .persistent_mib = 350});
     EXPECT_TRUE(rig.has_lane(root)) << "root has no limit";
     rig.play(minutes(1));
     EXPECT_FALSE(rig.has_lane(b));
@@ -593,7 +595,7 @@ TEST_F(AdmissionTest, AUserAtHisLimitWaitsAndOthersDoNot) {
 
 TEST_F(AdmissionTest, WhoeverExceedsAUsersLimitAloneIsRefused) {
     Rig rig("fair", with_user_memory(400));
-    rig.enter({.user = 1, .persistent_mib = 350});
+    rig.attach({.user = 1, .persistent_mib = 350});
     EXPECT_EQ(rig.memory(), "refuse A 450>400");
     const ClientId b = rig.enter({.user = 1, .persistent_mib = 100});
     rig.need(b, 350, 100);

@@ -243,6 +243,11 @@ void list(Fields& fields, S& activity) {
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
+template <typename Fields, Some<StartWait> S>
+void list(Fields& fields, S& wait) {
+    fields("start_waits_for", wait.reason);
+}
+
 template <typename Fields, Some<JobEnd> S>
 void list(Fields& fields, S& end) {
     fields("ended_unix_s", end.at_unix_s);
@@ -261,7 +266,7 @@ void list(Fields& fields, S& job) {
     fields.seconds("elapsed_s", job.elapsed);
     fields("command", job.command);
     fields("state", job.state);
-    fields("start_waits_for", job.start_wait.reason);
+    fields.among("start_waits_for", job.start_wait);
     fields("log", job.log);
     fields.among("iterations", job.activity);
     fields.among("ended_unix_s", job.end);

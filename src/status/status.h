@@ -95,6 +95,11 @@ struct Activity {
     double memory_time_gib_s = 0;
 };
 
+/// Why a job that has no client yet does not start.
+struct StartWait {
+    std::optional<WaitReason> reason;  ///< nothing: one that this version does not know
+};
+
 /// How a job has ended.
 struct JobEnd {
     std::int64_t at_unix_s = 0;
@@ -114,9 +119,9 @@ struct JobStatus {
     Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
     std::string command;  ///< of `salus run`; for the job's user and root only
     std::string log;      ///< path, if it was detached
-    Wait start_wait;      ///< why a job that has no client yet does not start
-    std::optional<Activity> activity;  ///< of a client that the engine knows
-    std::optional<JobEnd> end;         ///< of a job that has ended
+    std::optional<StartWait> start_wait;  ///< of a job that must not start yet
+    std::optional<Activity> activity;     ///< of a client that the engine knows
+    std::optional<JobEnd> end;            ///< of a job that has ended
 };
 
 // ----------------------------------------------------------------------------------------------------------- service
