@@ -639,6 +639,29 @@ TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
     EXPECT_EQ(count_of("MPS is gone", machine.log()), 1u) << machine.log();
 }
 
+/// One server of MPS is one user's.
+class CudaMpsForAll : public CudaMps {
+protected:
+    CudaMpsForAll() : CudaMps({"--mps", "on", "--users", "all"}) {}
+};
+
+TEST_F(CudaMpsForAll, OnlyJobsOfTheServicesOwnUserUseIt) {
+    if (::getuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+    add_mps(machine);
+    machine.start_service();
+    EXPECT_EQ(told_to_a_job(), machine.state() + "/mps");
+    const std::string salus = machine.path("salus");
+    std::filesystem::copy_file(SALUS_BINARY, salus);
+    ASSERT_EQ(::chmod(salus.c_str(), 0755), 0);
+    auto environment = machine.environment();
+    environment.erase("SALUS_STATE");
+    Process run({salus, "run", "--", "env"}, environment, machine.path("other.out"), 54321);
+    EXPECT_EQ(run.wait(), 0) << run.output();
+    EXPECT_NE(run.output().find("SALUS_DEVICE=cuda\n"), std::string::npos) << run.output();
+    EXPECT_EQ(run.output().find("CUDA_MPS_PIPE_DIRECTORY"), std::string::npos) << run.output();
+    EXPECT_NE(machine.log().find("runs without MPS"), std::string::npos) << machine.log();
+}
+
 TEST_F(CudaMps, AServiceThatIsKilledLeavesItToTheNext) {
     add_mps(machine);
     machine.start_service();

@@ -55,6 +55,8 @@ TEST(Docs, EveryKeyOfAJobIsExplained) {
     job.state = JobState::kWaiting;
     job.client = ClientId{1};
     job.end = {1, 0};
+    job.user = kRoot;
+    job.start_wait.emplace();
     Activity& activity = job.activity.emplace();
     activity.wait.behind = Wait::Behind{"a", 1};
     activity.lane = LaneId{1};

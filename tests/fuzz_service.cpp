@@ -428,7 +428,7 @@ private:
         run.name = wire::Text<64>(input_.text(input_.below(8)));
         run.command_key = input_.byte() % 3;
         run.program_key = input_.byte() % 2;
-        run.command = wire::Text<160>(run.name.view());
+        run.command = wire::Text<148>(run.name.view());
         client().say(run);
         if (input_.byte() & 1) return;
         client().say(wire::Ended{static_cast<std::int8_t>(input_.byte() % 2), input_.figure()});

@@ -1,10 +1,17 @@
-// Another user cannot attach, read a lane or control jobs.
+// Several users on one machine's service: what each may see, do and have.
 #include "tests/processes_fixture.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+#include <set>
+#include <tuple>
 
 namespace salus::test {
 namespace {
 
 constexpr unsigned kOther = 54321;
+constexpr unsigned kThird = 54322;
 
 const std::vector<std::string> kJob = {"--persistent", "4MiB",    "--ephemeral", "8MiB",         "--work",
                                        "500",          "--touch", "pages",       "--iterations", "1000000"};
@@ -31,6 +38,293 @@ protected:
         return all;
     }
 };
+
+/// A service for all users, and what they run.
+class UsersTogether : public Users {
+protected:
+    struct Home {
+        std::string salus, job;
+        std::map<std::string, std::string> environment;
+    };
+    static Home home_for_others(const Machine& machine) {
+        Home home{copy_for_others(machine, SALUS_BINARY), copy_for_others(machine, SALUS_JOB_BINARY),
+                  environment_for_others(machine)};
+        home.environment.erase("SALUS_STATE");
+        home.environment["HOME"] = "/nonexistent";
+        return home;
+    }
+    static Process run_as(const Machine& machine, const Home& home, unsigned uid, const Words& words) {
+        static int count = 0;
+        return Process(Words{home.salus} + words, home.environment,
+                       machine.path("as-" + std::to_string(uid) + "-" + std::to_string(++count) + ".out"), uid);
+    }
+    struct Said {
+        int status;
+        std::string output;
+    };
+    static Said say_as(const Machine& machine, const Home& home, unsigned uid, const Words& words) {
+        Process process = run_as(machine, home, uid, words);
+        const int status = process.wait();
+        return {status, process.output()};
+    }
+    static nlohmann::json json_as(const Machine& machine, const Home& home, unsigned uid, const Words& words) {
+        return nlohmann::json::parse(say_as(machine, home, uid, words).output, nullptr, false);
+    }
+};
+
+struct Held {
+    double uptime_s = 0;
+    std::map<unsigned, double> by_user_s;
+};
+Held held_now(const Machine& machine) {
+    const nlohmann::json status = machine.status();
+    Held held;
+    held.uptime_s = status["service"].value("uptime_s", 0.0);
+    for (const nlohmann::json& job : status["jobs"]) held.by_user_s[job.value("uid", 0u)] += job.value("attained_s", 0.0);
+    return held;
+}
+
+/// What two users got of the device in a while, as a share of the time.
+std::pair<double, double> shares_in(const Machine& machine, unsigned one, unsigned other, double time_s) {
+    const Held before = held_now(machine);
+    Held after = before;
+    eventually([&] { return (after = held_now(machine)).uptime_s >= before.uptime_s + time_s; });
+    const double passed_s = after.uptime_s - before.uptime_s;
+    const auto share = [&](unsigned uid) { return (after.by_user_s[uid] - before.by_user_s.at(uid)) / passed_s; };
+    return {share(one), share(other)};
+}
+
+TEST_F(UsersTogether, OneJobOfAUserGetsAsMuchAsNineOfAnother) {
+    struct Row {
+        Words options;
+        double share_of_one;  ///< of what both get
+    };
+    for (const Row& row : {Row{{}, 0.5}, Row{{"--lanes", "1"}, 0.5}, Row{{"--lanes", "1", "--share-by", "job"}, 0.1}}) {
+        Machine machine(Words{"--capacity", "1GiB", "--users", "all", "--policy", "fair", "--min-turn-ms", "20"} +
+                        row.options);
+        const Home home = home_for_others(machine);
+        std::vector<Process> jobs;
+        for (int i = 0; i < 10; ++i) {
+            const std::string name = "job-" + std::to_string(i);
+            jobs.emplace_back(Words{home.job, "--name", name} + kJob, home.environment, machine.path(name + ".out"),
+                              i < 9 ? kOther : kThird);
+        }
+        for (int i = 0; i < 10; ++i) ASSERT_TRUE(machine.goes_on("job-" + std::to_string(i)));
+        double one = 0, nine = 0;
+        const auto is_shared = [&] {
+            std::tie(one, nine) = shares_in(machine, kThird, kOther, 3);
+            // A busy machine delays whoever just gave its turn back. Nobody gets a turn at the same time as another user.
+            return std::abs(one / (one + nine) - row.share_of_one) < 0.04 && one + nine <= 1.1;
+        };
+        EXPECT_TRUE(eventually(is_shared)) << testing::PrintToString(row.options) << ": " << one << " and " << nine;
+        const Said replay = [&] {
+            Process process = machine.salus({"trace", "--replay"});
+            const int status = process.wait();
+            return Said{status, process.output()};
+        }();
+        EXPECT_EQ(replay.status, 0) << replay.output;
+    }
+}
+
+TEST_F(UsersTogether, WeightsAndPrioritiesHaveLimits) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-weight-max", "4", "--user-priority-max", "2"});
+    const Home home = home_for_others(machine);
+    const auto expect = [&](const Words& words, int status, const std::string& says) {
+        const Said said = say_as(machine, home, kOther, words);
+        EXPECT_EQ(said.status, status) << testing::PrintToString(words) << said.output;
+        EXPECT_EQ(said.output, says) << testing::PrintToString(words);
+    };
+    const std::string heavy = "salus: this service allows a weight of at most 4 (user-weight-max); got 100\n";
+    const std::string urgent = "salus: this service allows a priority of at most 2 (user-priority-max); got 99\n";
+    expect({"run", "--weight", "100", "--", "echo", "ran"}, 2, heavy);
+    expect({"run", "--priority", "99", "--", "echo", "ran"}, 2, urgent);
+    expect({"run", "-d", "--priority", "99", "--", "echo", "ran"}, 2, urgent);
+    expect({"run", "--weight", "4", "--priority", "2", "--", "echo", "ran"}, 0, "ran\n");
+    EXPECT_EQ(machine.salus({"run", "--weight", "100", "--", "true"}).wait(), 0) << "root may";
+
+    // One that did not ask `salus run` gets what is allowed.
+    Process job(Words{home.job, "--name", "theirs", "--weight", "50", "--priority", "7"} + kJob, home.environment,
+                machine.path("theirs.out"), kOther);
+    ASSERT_TRUE(machine.goes_on("theirs"));
+    EXPECT_EQ(machine.row("theirs").value("weight", 0.0), 4);
+    EXPECT_EQ(machine.row("theirs").value("priority", 0), 2);
+    expect({"set", "theirs", "weight=100"}, 1, heavy);
+    expect({"set", "theirs", "weight=1", "priority=99"}, 1, urgent);
+    EXPECT_EQ(machine.row("theirs").value("weight", 0.0), 4) << "all of it or nothing";
+    expect({"set", "theirs", "weight=2"}, 0,
+           "theirs (job " + std::to_string(machine.row("theirs").value("job", 0)) + ") has weight=2 now\n");
+    EXPECT_EQ(machine.salus({"set", "theirs", "weight=100"}).wait(), 0);
+    EXPECT_EQ(machine.row("theirs").value("weight", 0.0), 100);
+    expect({"set", "theirs", "class=batch"}, 0,
+           "theirs (job " + std::to_string(machine.row("theirs").value("job", 0)) + ") has class=batch now\n");
+    EXPECT_EQ(machine.row("theirs").value("weight", 0.0), 100) << "root's word stays";
+}
+
+TEST_F(UsersTogether, WhereJobsCompeteNobodySetsHisOwnAboveTheOthers) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--share-by", "job"});
+    const Home home = home_for_others(machine);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--weight", "2", "--", "true"}).status, 2);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--priority", "1", "--", "true"}).status, 2);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--weight", "0.5", "--priority", "-1", "--", "true"}).status, 0);
+    Machine shared({"--capacity", "1GiB", "--users", "all"});
+    const Home other_home = home_for_others(shared);
+    EXPECT_EQ(say_as(shared, other_home, kOther, {"run", "--weight", "9", "--priority", "9", "--", "true"}).status, 0)
+        << "they count among the user's own";
+}
+
+TEST_F(UsersTogether, JobsBeyondTheLimitWaitAndThenRun) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-jobs-max", "1"});
+    const Home home = home_for_others(machine);
+    Process first = run_as(machine, home, kOther, {"run", "--name", "first", "--", "sleep", "1000"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("first") == "starting"; })) << first.output();
+    Process second = run_as(machine, home, kOther, {"run", "--name", "second", "--", "echo", "ran"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("second") == "waiting"; })) << second.output();
+    EXPECT_EQ(machine.row("second").value("start_waits_for", ""), "user-jobs");
+    const std::string why = "waits: as many jobs of its user run as one user may have";
+    EXPECT_NE(say_as(machine, home, kOther, {"ps"}).output.find(why), std::string::npos);
+    EXPECT_EQ(say_as(machine, home, kThird, {"run", "--", "true"}).status, 0) << "another user does not wait";
+    EXPECT_EQ(machine.salus({"run", "--", "true"}).wait(), 0) << "nor does root";
+    ASSERT_TRUE(eventually([&] { return second.output() == "salus: second " + why + "\n"; })) << second.output();
+
+    // A process that attaches by itself cannot wait.
+    Process job({home.job, "--name", "third", "--iterations", "3"}, home.environment, machine.path("third.out"), kOther);
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_NE(job.output().find("--user-jobs-max allows no more"), std::string::npos) << job.output();
+
+    EXPECT_EQ(say_as(machine, home, kOther, {"kill", "first"}).status, 0);
+    EXPECT_EQ(second.wait(), 0) << second.output();
+    EXPECT_EQ(second.output(), "salus: second " + why + "\nran\n");
+}
+
+TEST_F(UsersTogether, AJobThatItsUserHasNoMemoryForWaits) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-memory-max", "64MiB"});
+    const Home home = home_for_others(machine);
+    const Words large = {"--persistent", "40MiB",   "--ephemeral", "8MiB",         "--work",
+                         "500",          "--touch", "pages",       "--iterations", "1000000"};
+    const auto start = [&](const std::string& name, unsigned uid) {
+        return Process(Words{home.job, "--name", name} + large, home.environment, machine.path(name + ".out"), uid);
+    };
+    Process first = start("first", kOther);
+    ASSERT_TRUE(machine.goes_on("first", 20));
+    Process second = start("second", kOther);
+    ASSERT_TRUE(eventually([&] { return machine.row("second").value("waits_for", "") == "user-memory"; }))
+        << machine.row("second");
+    Process third = start("third", kThird);
+    ASSERT_TRUE(machine.goes_on("third"));
+    machine.job("roots-1", large);
+    machine.job("roots-2", large);
+    ASSERT_TRUE(machine.goes_on("roots-1") && machine.goes_on("roots-2"));
+    EXPECT_TRUE(machine.goes_on("first"));
+    EXPECT_EQ(machine.row("second").value("waits_for", ""), "user-memory");
+    EXPECT_NE(say_as(machine, home, kOther, {"ps"}).output.find("have as much memory as one user may have"),
+              std::string::npos);
+    first.end();
+    EXPECT_TRUE(machine.goes_on("second"));
+}
+
+TEST_F(UsersTogether, WithNumbersOnlyAUserLearnsNothingOfOthersJobs) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--show-others", "numbers"});
+    const Home home = home_for_others(machine);
+    machine.job("amber", kJob);
+    ASSERT_TRUE(machine.goes_on("amber"));
+    Process theirs(Words{home.job, "--name", "beryl"} + kJob, home.environment, machine.path("beryl.out"), kOther);
+    ASSERT_TRUE(machine.goes_on("beryl"));
+    const int number = machine.row("amber").value("job", 0);
+    for (const Words& words : {Words{"ps"}, {"ps", "-a", "--json"}, {"status"}, {"status", "--json"}}) {
+        const Said said = say_as(machine, home, kOther, words);
+        EXPECT_EQ(said.status, 0) << said.output;
+        EXPECT_EQ(said.output.find("amber"), std::string::npos) << said.output;
+        EXPECT_EQ(said.output.find("root"), std::string::npos) << said.output;
+    }
+    const nlohmann::json seen = json_as(machine, home, kOther, {"ps", "--json"});
+    ASSERT_EQ(seen["jobs"].size(), 2u);
+    for (const nlohmann::json& job : seen["jobs"]) {
+        EXPECT_GT(job.value("persistent_bytes", 0), 0);
+        EXPECT_GT(job.value("elapsed_s", 0.0), 0);
+        const bool own = job.value("name", "") == "beryl";
+        EXPECT_EQ(job.contains("uid"), own);
+        EXPECT_EQ(job.value("pid", 0) != 0, own);
+        if (!own) {
+            EXPECT_EQ(job.value("job", 0), number);
+        }
+    }
+    const std::string stranger = "salus: job " + std::to_string(number) + " is another user's\n";
+    for (const Words& words : {Words{"kill"}, {"pause"}, {"wait"}}) {
+        EXPECT_EQ(say_as(machine, home, kOther, words + Words{std::to_string(number)}).output, stranger);
+        EXPECT_EQ(say_as(machine, home, kOther, words + Words{"amber"}).output, "salus: there is no job 'amber'\n");
+    }
+    EXPECT_EQ(say_as(machine, home, kOther, {"set", std::to_string(number), "priority=1"}).output, stranger);
+    EXPECT_EQ(machine.row("amber").value("name", ""), "amber") << "root sees all";
+    EXPECT_TRUE(machine.goes_on("amber"));
+}
+
+TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
+    Machine machine({"--capacity", "1GiB", "--users", "all"});
+    const Home home = home_for_others(machine);
+    EXPECT_EQ(machine.salus({"run", "--", "sh", "-c", ": amber"}).wait(), 0);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--", "sh", "-c", ": beryl"}).status, 0);
+    EXPECT_EQ(say_as(machine, home, kThird, {"run", "--", "sh", "-c", ": citrine"}).status, 0);
+    const auto commands = [](const nlohmann::json& records) {
+        std::set<std::string> found;
+        for (const nlohmann::json& record : records) found.insert(record.value("command", ""));
+        return found;
+    };
+    using Found = std::set<std::string>;
+    const auto seen_by = [&](unsigned uid) { return commands(json_as(machine, home, uid, {"history", "--json"})); };
+    EXPECT_EQ(seen_by(kOther), Found{"sh -c : beryl"});
+    EXPECT_EQ(seen_by(kThird), Found{"sh -c : citrine"});
+    EXPECT_EQ(commands(nlohmann::json::parse([&] {
+                  Process all = machine.salus({"history", "--json"});
+                  all.wait();
+                  return all.output();
+              }())),
+              (Found{"sh -c : amber", "sh -c : beryl", "sh -c : citrine"}));
+    EXPECT_NE(say_as(machine, home, kOther, {"history"}).output.find("sh -c : beryl"), std::string::npos);
+    EXPECT_EQ(say_as(machine, home, kOther, {"history", "clear", "--all"}).output, "1 command forgotten\n");
+    EXPECT_EQ(seen_by(kOther), Found{});
+    EXPECT_EQ(seen_by(kThird), Found{"sh -c : citrine"});
+}
+
+TEST_F(UsersTogether, EachUserSeesTheTraceAsTheJobs) {
+    for (const bool only_numbers : {false, true}) {
+        Machine machine({"--capacity", "1GiB", "--users", "all", "--show-others", only_numbers ? "numbers" : "all"});
+        const Home home = home_for_others(machine);
+        machine.job("amber", kJob);
+        Process theirs(Words{home.job, "--name", "beryl"} + kJob, home.environment, machine.path("beryl.out"), kOther);
+        ASSERT_TRUE(machine.goes_on("amber") && machine.goes_on("beryl"));
+        const Said replayed = say_as(machine, home, kOther, {"trace", "--replay"});
+        EXPECT_EQ(replayed.status, 0) << replayed.output;
+        EXPECT_TRUE(replayed.output.ends_with("actions: identical\n")) << replayed.output;
+        const std::string folder = machine.path("theirs");
+        std::filesystem::create_directory(folder);
+        ASSERT_EQ(::chown(folder.c_str(), kOther, kOther), 0);
+        EXPECT_EQ(say_as(machine, home, kOther, {"trace", folder + "/trace.json"}).status, 0);
+        const std::string timeline = text_of(folder + "/trace.json");
+        EXPECT_NE(timeline.find("beryl"), std::string::npos) << timeline.substr(0, 1000);
+        EXPECT_EQ(timeline.find("amber") == std::string::npos, only_numbers);
+    }
+}
+
+TEST_F(UsersTogether, TheServicesFilesAreItsOwn) {
+    Machine machine({"--capacity", "1GiB", "--users", "all"});
+    const Home home = home_for_others(machine);
+    machine.job("amber", kJob);
+    ASSERT_TRUE(machine.goes_on("amber"));
+    Process detached = machine.salus({"run", "-d", "--name", "logged", "--", "echo", "secret"});
+    EXPECT_EQ(detached.wait(), 0) << detached.output();
+    struct stat status {};
+    ASSERT_EQ(::stat(machine.state().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777u, 0700u);
+    for (const char* file : {"trace", "history.db", "roster", "next-job", "logs", ""}) {
+        Process reader({"ls", machine.state() + "/" + file}, {}, machine.path("reader.out"), kOther);
+        EXPECT_NE(reader.wait(), 0) << file;
+        EXPECT_NE(reader.output().find("Permission denied"), std::string::npos) << file << reader.output();
+    }
+    EXPECT_EQ(say_as(machine, home, kOther, {"logs", "logged"}).status, 1);
+    EXPECT_NE(say_as(machine, home, kOther, {"policy", "fifo"}).output.find("only the service's owner"), std::string::npos);
+    EXPECT_NE(say_as(machine, home, kOther, {"stop", "--force"}).output.find("only the service's owner"), std::string::npos);
+    EXPECT_EQ(machine.status()["service"].value("policy", ""), "fair");
+}
 
 TEST_F(Users, TheSocketIsClosedToOthers) {
     Machine machine({"--capacity", "1GiB"});

@@ -20,6 +20,8 @@ enum class UserId : std::uint32_t {};
 inline constexpr ClientId kNoClient{0xffffffffu};
 inline constexpr JobId kNoJob{0};
 inline constexpr LaneId kNoLane{0xffffffffu};
+inline constexpr UserId kRoot{0};
+inline constexpr UserId kNoUser{0xffffffffu};  ///< the kernel does not use it either
 
 /// Identifies a client within a service: each device numbers its own clients.
 struct ClientHandle {

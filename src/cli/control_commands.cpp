@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -68,7 +69,9 @@ Status status_or_fail() {
     Result<Status> status = ask_status(os::default_socket());
     if (!status) throw Failure{status.error()};
     for (auto* rows : {&status.value().jobs, &status.value().ended}) {
-        for (JobStatus& row : *rows) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+        for (JobStatus& row : *rows) {
+            if (row.user != kNoUser) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
+        }
     }
     return std::move(status).value();
 }
@@ -142,6 +145,14 @@ int show_log(const std::string& which, std::optional<std::int64_t> lines, bool f
 
 // ------------------------------------------------------------------------------------------------------------- trace
 
+/// As the service shows it to users who cannot read its files.
+std::string copy_whole_trace() {
+    Result<std::string> copy = copy_trace(os::default_socket());
+    if (!copy) throw Failure{copy.error()};
+    if (!begins_a_trace(copy.value())) throw Failure{kBeginningIsGone};
+    return std::move(copy).value();
+}
+
 /// Of the service that runs, or of the one that wrote this older file.
 std::string read_trace(const std::string& from) {
     std::string path = os::default_state_directory() + "/trace";
@@ -152,7 +163,8 @@ std::string read_trace(const std::string& from) {
         const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
         if (!trace.path.empty()) path = trace.path;
     }
-    return read_whole_trace(path);
+    const bool is_anothers = from.empty() && ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
+    return is_anothers ? copy_whole_trace() : read_whole_trace(path);
 }
 
 int replay(const std::string& text) {

@@ -11,6 +11,7 @@
 #include "cli/columns.h"
 #include "cli/json_text.h"
 #include "cli/status_view.h"
+#include "history/records_json.h"
 
 namespace salus::cli {
 namespace {
@@ -77,24 +78,6 @@ std::string format_history(const std::vector<history::Record>& records, double n
                         {kLeft, kRight, kRight, kRight, kRight, kRight, kLeft, kRight, kLeft}, rows);
 }
 
-std::string history_json(const std::vector<history::Record>& records) {
-    using nlohmann::json;
-    json rows = json::array();
-    for (const history::Record& record : records) {
-        const history::Run& run = record.last;
-        rows.push_back({{"command", run.command},
-                        {"user", run.uid},
-                        {"runs", record.runs},
-                        {"iterations", run.figures.iterations},
-                        {"iteration_s", run.figures.iteration_time.seconds()},
-                        {"persistent", run.figures.persistent.count},
-                        {"ephemeral", run.figures.ephemeral.count},
-                        {"class", name_of_class(run.figures.interactive)},
-                        {"took_s", run.took.seconds()},
-                        {"ended_at_s", run.ended_at_s},
-                        {"status", run.status}});
-    }
-    return json_text(rows);
-}
+std::string history_json(const std::vector<history::Record>& records) { return json_text(history::records_json(records)); }
 
 }  // namespace salus::cli

@@ -130,16 +130,22 @@ private:
         const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
         message.command_key = keys.command;
         message.program_key = keys.program;
-        message.command = wire::Text<160>(history::text_of(arguments_.command));
+        message.weight = arguments_.weight;
+        message.priority = arguments_.priority;
+        message.command = wire::Text<148>(history::text_of(arguments_.command));
         wire::send(connection.value().get(), message);  // if this fails, the service may have sent the reason
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         const auto* running = std::get_if<wire::Running>(&answer.message);
-        if (answer.kind == wire::Received::Kind::kMessage && sorry) return std::string(sorry->why.view());
+        if (answer.kind == wire::Received::Kind::kMessage && sorry) {
+            if (sorry->users_mistake != 0 && child_ <= 0) throw UsageError{std::string(sorry->why.view())};
+            return std::string(sorry->why.view());
+        }
         if (answer.kind != wire::Received::Kind::kMessage || !running) return "the service does not answer";
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         waits_ = running->waits != 0;
+        why_waits_.reason = wait_reason_from(running->reason.view());
         connection_ = std::move(connection).value();
         return {};
     }
@@ -159,7 +165,7 @@ private:
             const bool heard = os::readable_within(connection_.get(), left);
             if (heard && !hear()) announce();  // the service is gone: the next one says when to start
             if (os::now() < tell_at || !waits_) continue;
-            say(arguments_.name + " waits for memory on the GPU");
+            say(arguments_.name + " " + start_wait_text(why_waits_));
             tell_at = kNever;
         }
     }
@@ -323,7 +329,8 @@ private:
     std::uint32_t job_ = 0;
     Place place_;
     std::string preload_;  ///< for LD_PRELOAD
-    bool waits_ = false;   ///< for Start
+    bool waits_ = false;   ///< for Start ...
+    StartWait why_waits_;  ///< ... as the service said at first
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};

@@ -14,6 +14,7 @@
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/places.h"
+#include "os/poll.h"
 #include "os/program.h"
 #include "os/socket.h"
 #include "os/trust.h"
@@ -25,6 +26,8 @@ namespace {
 constexpr int kOptionsRefused = 2;
 /// The service itself rotates its log; this bounds what services write that do not start.
 constexpr Bytes kLogMax = mebibytes(4);
+/// As the service sends them, or more.
+constexpr std::size_t kTracePacketMax = 64 << 10;
 
 }  // namespace
 
@@ -36,6 +39,27 @@ Result<std::string> ask_service(const std::string& socket, const wire::Command& 
     auto answer = read_answer(connection.value().get());
     if (!answer) return Error{"the service does not answer"};
     return std::move(*answer);
+}
+
+Result<std::string> copy_trace(const std::string& socket) {
+    Result<os::Descriptor> connection = os::connect_to(socket);
+    if (!connection) return Error{connection.error()};
+    wire::send(connection.value().get(), wire::CopyTrace{});
+    wire::Received received = wire::receive(connection.value().get());
+    const auto* sorry = std::get_if<wire::Sorry>(&received.message);
+    if (received.kind == wire::Received::Kind::kMessage && sorry) return Error{std::string(sorry->why.view())};
+    const auto* answer = std::get_if<wire::Answer>(&received.message);
+    if (received.kind != wire::Received::Kind::kMessage || !answer || answer->ok == 0 || !received.descriptors[0])
+        return Error{"the service does not send its trace"};
+    const int trace = received.descriptors[0].get();
+    std::string text;
+    std::vector<std::byte> packet(kTracePacketMax);
+    for (;;) {
+        os::readable_within(trace, os::kForEver);
+        const os::Arrival arrival = os::receive_packet(trace, packet, {});
+        if (arrival.kind == os::Arrival::Kind::kClosed) return text;
+        text.append(reinterpret_cast<const char*>(packet.data()), arrival.size);
+    }
 }
 
 std::optional<Result<std::string>> read_answer(int connection) {

@@ -15,6 +15,9 @@ namespace salus::cli {
 /// One command and its answer: JSON, or an error of one line.
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
 
+/// The trace of the service as the caller may see it, for those who cannot read its file.
+Result<std::string> copy_trace(const std::string& socket);
+
 /// Reads an answer of the service from a connection. Nothing if the service is gone.
 std::optional<Result<std::string>> read_answer(int connection);
 

@@ -34,6 +34,7 @@ struct SimArguments {
     std::string policies = "all";
     std::string capacity = "16GiB";
     std::string lanes = "auto";
+    std::string share_by = "job";
     std::string paging = "on";
     std::string page_gbps = "12";
     std::string switch_us = "145";
@@ -87,6 +88,7 @@ sim::SimulationOptions options_of(const SimArguments& a) {
     options.profiles_known = one_of("--profile", a.profile, "known", "learned");
     options.asynchronous = one_of("--gates", a.gates, "on", "off");
     options.engine.strict = true;
+    options.engine.share_by_user = one_of("--share-by", a.share_by, "user", "job");
     if (a.occupancy != "model") options.occupancy = number("--occupancy", a.occupancy, 0, false, 1);
     return options;
 }
@@ -216,6 +218,9 @@ void add_sim_command(CLI::App& program, Action& action) {
     sim->add_option("--capacity", a->capacity, "Memory of the device")->type_name("SIZE")->capture_default_str();
     sim->add_option("--lanes", a->lanes, "Lanes that may run at once, or 'auto': as the policy wants")
         ->type_name("N")
+        ->capture_default_str();
+    sim->add_option("--share-by", a->share_by, "user or job: share time between users first, or between all jobs")
+        ->type_name("user|job")
         ->capture_default_str();
     sim->add_option("--paging", a->paging, "on or off: page out waiting jobs to admit others")
         ->type_name("on|off")

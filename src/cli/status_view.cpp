@@ -159,11 +159,18 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
         case WaitReason::kOrder: return "waits: the policy lets others go first";
         case WaitReason::kPaused: return "is stopped, by a signal or a debugger";
         case WaitReason::kRefused: return "is refused: it could never fit on the device";
+        case WaitReason::kUserMemory: return "waits: the jobs of its user have as much memory as one user may have";
+        case WaitReason::kUserJobs: return "waits: as many jobs of its user run as one user may have";
     }
     return {};
 }
 
 }  // namespace
+
+std::string start_wait_text(const StartWait& wait) {
+    const bool limited = wait.reason == WaitReason::kUserJobs || wait.reason == WaitReason::kUserMemory;
+    return limited ? reason_text(*wait.reason, {}) : "waits for memory on the GPU, to start";
+}
 
 std::string wait_text(JobState state, const Wait& wait) {
     if (state == JobState::kRefused) return reason_text(WaitReason::kRefused, {});
@@ -185,14 +192,16 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.name = shown(job.name);
     cells.state = shown(std::string(name_of(job.state)));
     cells.pid = job.pid > 0 ? std::to_string(job.pid) : kMissing;
-    cells.user = job.user_name.empty() ? std::to_string(static_cast<std::uint32_t>(job.user)) : printable(job.user_name);
+    cells.user = job.user == kNoUser     ? kMissing
+                 : job.user_name.empty() ? std::to_string(static_cast<std::uint32_t>(job.user))
+                                         : printable(job.user_name);
     cells.elapsed = format_seconds(job.elapsed.seconds());
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
     cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
         cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
-    if (!job.activity && job.state == JobState::kWaiting) cells.why = "waits for memory on the GPU, to start";
+    if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));

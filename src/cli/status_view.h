@@ -69,6 +69,8 @@ private:
 /// Why it does not run, as text that follows its name: "waits for its turn, after resnet50 (job 3)". Empty: it runs, or does
 /// not want to run.
 std::string wait_text(JobState state, const Wait& wait);
+/// Why a job that has no client yet does not start.
+std::string start_wait_text(const StartWait& wait);
 
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {

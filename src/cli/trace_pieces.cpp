@@ -27,8 +27,6 @@ TracePiece piece_at(const std::string& path) {
     return number && *number > 0 ? TracePiece{path.substr(0, dot), *number} : TracePiece{path, 0};
 }
 
-bool begins_a_trace(const std::string& text) { return text.starts_with("salus-trace"); }
-
 std::string text_in(const TracePiece& piece) {
     Result<std::string> text = os::read_file(trusted(piece.path()));
     if (!text) throw Failure{text.error()};
@@ -37,6 +35,8 @@ std::string text_in(const TracePiece& piece) {
 
 }  // namespace
 
+bool begins_a_trace(std::string_view text) { return text.starts_with("salus-trace"); }
+
 std::string read_whole_trace(const std::string& path) {
     const TracePiece named = piece_at(path);
     std::string text = text_in(named);
@@ -44,7 +44,7 @@ std::string read_whole_trace(const std::string& path) {
     for (; !begins_a_trace(text); text = text_in(piece) + text) {
         ++piece.number;
         if (!std::filesystem::exists(piece.path()))
-            throw Failure{"the beginning of the trace has been deleted; a larger --trace-limit keeps more"};
+            throw Failure{kBeginningIsGone};
     }
     for (piece = named; piece.number > 0;) {
         --piece.number;

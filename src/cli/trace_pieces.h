@@ -2,8 +2,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace salus::cli {
+
+inline constexpr const char* kBeginningIsGone = "the beginning of the trace has been deleted; a larger --trace-limit keeps more";
+bool begins_a_trace(std::string_view text);
 
 /// The trace of the service that wrote the file at this path, which may be any piece of it. Fails in one line if the
 /// beginning is not there any more.

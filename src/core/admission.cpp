@@ -20,6 +20,37 @@ void Engine::start_announced() {
     starts_.review_after(options_.review_every, now_);
 }
 
+// Note [Limits of a user]
+// A user's clients and lanes together may reserve so much, and so many of his announced jobs may run at once. At the limit,
+// a newcomer is not let in, nor one that was paged out, and a job does not start; nothing that is there is taken away. So
+// what newcomers bring with them, and growth, can exceed the limit, and the user's next client waits. One that exceeds the
+// limit alone is refused, as one that exceeds the device. Clients at the limit keep nobody else waiting: they get no
+// reservation, and no exclusive policy waits for them. Root has no limits.
+
+/// The most that it could ever get.
+Bytes Engine::most_for(const Client& client) const {
+    const Bytes device = ledger_.largest_capacity();
+    const bool limited = options_.user_memory_max > Bytes{} && client.facts.user != kRoot;
+    return limited ? std::min(device, options_.user_memory_max) : device;
+}
+
+bool Engine::is_over_limit(const Client& client) const {
+    if (options_.user_memory_max == Bytes{} || client.facts.user == kRoot || has_entered(client)) return false;
+    Bytes used;
+    for (const Client* other : clients_.all()) {
+        const bool counts = other != &client && other->facts.user == client.facts.user && has_entered(*other);
+        if (counts) used += other->reserved();
+    }
+    Bytes widest;
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.user != client.facts.user) continue;
+        used += lane.charge;
+        widest = std::max(widest, lane.size);
+    }
+    const Bytes need = client.facts.persistent + std::max(client.facts.ephemeral - widest, Bytes{});
+    return used > Bytes{} && used + std::max(need, Bytes{1}) > options_.user_memory_max;
+}
+
 std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
     std::vector<std::pair<Rank, Client*>> ranked;
     ranked.reserve(clients.size());
@@ -32,11 +63,11 @@ std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
 
 void Engine::refuse_if_impossible(Client& client) {
     const Bytes need = client.facts.persistent + client.facts.ephemeral;
-    if (need <= ledger_.largest_capacity() || client.refused) return;
+    if (need <= most_for(client) || client.refused) return;
     client.refused = true;
     update_ready(client);
     ++statistics_.refusals;
-    act(action::Refuse{client.facts.id, need, ledger_.largest_capacity()});
+    act(action::Refuse{client.facts.id, need, most_for(client)});
 }
 
 /// Clients on the device without a lane count even if they want nothing now: once they have a lane, they no longer keep
@@ -78,7 +109,7 @@ bool Engine::has_entered(const Client& client) {
 /// Whether an exclusive policy, which lets one client in at a time, keeps `later` waiting for `earlier`.
 bool Engine::enters_before(const Client& earlier, const Client& later) {
     if (&earlier == &later || earlier.stopped || earlier.refused || earlier.dropped) return false;
-    if (are_mates(earlier, later) || is_beside(earlier)) return false;
+    if (are_mates(earlier, later) || is_beside(earlier) || is_over_limit(earlier)) return false;
     const Client* first = &later;  // a crew comes in with the first of it
     for (const Client* mate : mates_of(later)) {
         if (mate->on_device() && ranks_before(*mate, *first)) first = mate;
@@ -90,6 +121,7 @@ bool Engine::enters_before(const Client& earlier, const Client& later) {
 /// Whether the order lets it onto the device, regardless of memory. An exclusive policy admits one client at a time.
 bool Engine::may_enter(const Client& client, Barred barred) {
     if (has_entered(client)) return true;
+    if (is_over_limit(client)) return false;
     if (!client.on_device()) {
         if (barred == Barred::kAll) return false;
         // A client that can be paged is in nobody's way if rank can page it out again.
@@ -104,11 +136,14 @@ bool Engine::may_enter(const Client& client, Barred barred) {
 }
 
 void Engine::admit_waiters() {
-    if (reserved_for_ != kNoClient && !waits_for_memory(clients_.at(reserved_for_))) reserved_for_ = kNoClient;
+    if (reserved_for_ != kNoClient) {
+        const Client& client = clients_.at(reserved_for_);
+        if (!waits_for_memory(client) || is_over_limit(client)) reserved_for_ = kNoClient;
+    }
     std::vector<Client*> waiters;
     for (Client* client : clients_.all()) {
         if (client->profiled && waits_for_memory(*client)) refuse_if_impossible(*client);
-        if (waits_for_memory(*client)) waiters.push_back(client);
+        if (waits_for_memory(*client) && !is_over_limit(*client)) waiters.push_back(client);
     }
     if (waiters.empty()) return;
     waiters = by_rank(std::move(waiters));
@@ -222,7 +257,7 @@ bool Engine::wants_lane(const Client& client) const {
     double share_in_use = 0;
     unsigned open = 0;
     for (const Lane& lane : lanes_.all()) {
-        if (lane.beside) continue;
+        if (lane.beside || (one_user_at_a_time() && lane.user != client.facts.user)) continue;
         double widest = 0;
         double together = 0;
         for (const Mapping& m : lane.mappings) {

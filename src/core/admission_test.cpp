@@ -563,5 +563,62 @@ TEST_F(AdmissionTest, AClientThatWaitsForItsTurnGetsALaneOfItsOwnWhenThereIsRoom
     EXPECT_TRUE(rig.runs(b) && rig.runs(c)) << "in lanes " << rig.lanes();
 }
 
+// --------------------------------------------------------------------------------------------------- limits of a user
+
+EngineOptions with_user_memory(std::int64_t mib) {
+    EngineOptions options = small_device();
+    options.user_memory_max = mebibytes(mib);
+    return options;
+}
+
+TEST_F(AdmissionTest, AUserAtHisLimitWaitsAndOthersDoNot) {
+    EngineOptions options = with_user_memory(400);
+    options.capacity = mebibytes(2000);
+    Rig rig("fair", options);
+    const ClientId a = rig.enter({.user = 1, .persistent_mib = 200});
+    const ClientId b = rig.enter({.user = 1, .persistent_mib = 200});
+    EXPECT_EQ(rig.memory(), "") << "200 + 100 + 200 is more than 400";
+    EXPECT_EQ(rig.why(b), "user-memory");
+    const ClientId c = rig.enter({.user = 2, .persistent_mib = 200});
+    EXPECT_TRUE(rig.has_lane(c));
+    const ClientId d = rig.enter({.user = 1, .persistent_mib = 50});
+    EXPECT_TRUE(rig.has_lane(d)) << "which fits, behind one that does not";
+    const ClientId root = rig.enter({.user = 0, .persistent_mib = 350});
+    EXPECT_TRUE(rig.has_lane(root)) << "root has no limit";
+    rig.play(minutes(1));
+    EXPECT_FALSE(rig.has_lane(b));
+    rig.leave(root, 0);
+    rig.die(a);
+    EXPECT_TRUE(rig.has_lane(b));
+    EXPECT_EQ(rig.engine.statistics().page_outs, 0u);
+}
+
+TEST_F(AdmissionTest, WhoeverExceedsAUsersLimitAloneIsRefused) {
+    Rig rig("fair", with_user_memory(400));
+    rig.attach({.user = 1, .persistent_mib = 350});
+    EXPECT_EQ(rig.memory(), "refuse A 450>400");
+    const ClientId b = rig.enter({.user = 1, .persistent_mib = 100});
+    rig.need(b, 350, 100);
+    EXPECT_EQ(rig.memory(), "deny B 450>400");
+    const ClientId c = rig.enter({.user = 0, .persistent_mib = 500});
+    EXPECT_TRUE(rig.has_lane(c));
+}
+
+TEST_F(AdmissionTest, ANewcomerThatBroughtMemoryWaitsForItsUsersLimitAndBarsNobody) {
+    EngineOptions options = with_user_memory(400);
+    options.paging = false;
+    Rig rig("fair", options);
+    rig.enter({.user = 1, .persistent_mib = 300});
+    const ClientId b = rig.attach({.user = 1, .profiled = false});
+    rig.observe(b, 50);
+    rig.want(b);
+    EXPECT_EQ(rig.why(b), "user-memory");
+    const ClientId c = rig.enter({.user = 2, .persistent_mib = 100});
+    EXPECT_TRUE(rig.has_lane(c));
+    rig.play(minutes(1));
+    EXPECT_FALSE(rig.at(b).profiled);
+    EXPECT_FALSE(rig.runs(b));
+}
+
 }  // namespace
 }  // namespace salus

@@ -44,8 +44,11 @@ enum class Residency : std::uint8_t { kAbsent, kResident, kPagingOut, kPaged, kP
 bool may_move(Turn from, Turn to);
 bool may_move(Residency from, Residency to);
 
+struct Account;
+
 struct Client {
     ClientFacts facts;
+    Account* account = nullptr;  ///< facts.account
 
     JobId job = kNoJob;
     JobId crew = kNoJob;                  ///< Note [Crews] in crews.cpp

@@ -93,8 +93,8 @@ public:
         : Policy({.name = "nonsense", .good_for = "tests", .bad_at = "all else", .time_sliced = true}), kind_(kind) {}
 
     Rank rank(const ClientFacts&, const Situation&) const override {
-        if (kind_ == Kind::kNan) return {0, std::numeric_limits<double>::quiet_NaN()};
-        if (kind_ == Kind::kInfinite) return {-std::numeric_limits<double>::infinity(), 0};
+        if (kind_ == Kind::kNan) return {.order = std::numeric_limits<double>::quiet_NaN()};
+        if (kind_ == Kind::kInfinite) return {.tier = -std::numeric_limits<double>::infinity()};
         return {};
     }
     ClientId choose(Candidates candidates, const Situation& now) const override {
@@ -144,7 +144,7 @@ public:
     Forgetful() : Policy({.name = "forgetful", .good_for = "tests", .bad_at = "all else"}) {}
     Rank rank(const ClientFacts& client, const Situation& now) const override {
         const bool forgets = now.now >= Instant{} + seconds(1);
-        return {0, forgets ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(client.sequence)};
+        return {.order = forgets ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(client.sequence)};
     }
 };
 

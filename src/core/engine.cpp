@@ -23,7 +23,7 @@ Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy&
       policy_(&policy),
       fallback_(&fallback),
       ledger_(options.capacity, clients_, lanes_),
-      starts_(clients_, lanes_, ledger_) {}
+      starts_(clients_, lanes_, ledger_, {options.user_jobs_max, options.user_memory_max}) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -55,6 +55,7 @@ void Engine::audit() const {
     for (const Client* client : clients_.all()) {
         if (client->stalled) ++stalled;
         if (!client->profiled) ++unprofiled;
+        SALUS_CHECK(client->facts.user_time_s == client->account->time_s, "all clients of a user have its time");
         SALUS_CHECK(client->could_run() == (client->ready_index >= 0), "those that could run are in a ready list");
         if (client->ready_index < 0) continue;
         const std::vector<const ClientFacts*>& ready = lanes_.find(client->lane)->ready;
@@ -86,7 +87,7 @@ void Engine::drop(ClientId id, ProtocolFault fault) {
 
 Rank Engine::checked_rank(const Client& client) {
     const Rank rank = policy_->rank(client.facts, situation());
-    if (std::isfinite(rank.tier) && std::isfinite(rank.order)) [[likely]]
+    if (std::isfinite(rank.user) && std::isfinite(rank.tier) && std::isfinite(rank.order)) [[likely]]
         return rank;
     fall_back(PolicyFault::kRankNotFinite);
     return policy_->rank(client.facts, situation());
@@ -122,6 +123,9 @@ void Engine::on(const event::Attach& e) {
                 "the shell has looked at what it passes on");
     Client& client = clients_.add(e.client);
     client.facts.user = e.user;
+    client.facts.account = options_.share_by_user ? e.user : UserId{};
+    client.account = &accounts_[client.facts.account];
+    client.facts.user_time_s = client.account->time_s;
     client.facts.sequence = next_sequence_++;
     client.facts.priority = e.priority;
     client.facts.weight = e.weight;
@@ -165,9 +169,9 @@ void Engine::on(const event::Need& e) {
     if (client->crew != kNoJob && e.ephemeral > Bytes{}) return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     unstall(*client);  // a new request replaces an earlier one
-    if (e.persistent + e.ephemeral > ledger_.largest_capacity()) {
+    if (e.persistent + e.ephemeral > most_for(*client)) {
         ++statistics_.denials;
-        return act(action::Deny{e.client, e.persistent + e.ephemeral, ledger_.largest_capacity()});
+        return act(action::Deny{e.client, e.persistent + e.ephemeral, most_for(*client)});
     }
     charge_time(*client);
     if (client->lane != kNoLane && e.ephemeral < client->facts.ephemeral) {  // less than it had stated
@@ -439,7 +443,16 @@ void Engine::on(const event::SetPolicy& e) {
         furthest = std::max(furthest, client->facts.virtual_time_s);
     }
     for (Client* client : clients_.all()) client->facts.virtual_time_s = furthest;
-    virtual_clock_s_ = admitted_clock_s_ = std::max(virtual_clock_s_, furthest);
+    double furthest_account = 0;
+    for (auto& [id, account] : accounts_) {
+        furthest = std::max(furthest, account.clock_s);
+        furthest_account = std::max(furthest_account, account.time_s);
+    }
+    for (auto& [id, account] : accounts_) {
+        account.clock_s = account.admitted_clock_s = furthest;
+        set_account_time(account, furthest_account);
+    }
+    account_clock_s_ = admitted_account_clock_s_ = std::max(account_clock_s_, furthest_account);
     contend_everywhere();
     memory_changed_ = true;
 }
@@ -496,6 +509,7 @@ std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
         return {kPaging, kNoClient};
     const bool other_profiles = profiling_ != kNoClient && profiling_ != client.facts.id;
     if (client.lane == kNoLane) {
+        if (is_over_limit(client)) return {kUserMemory, kNoClient};
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id) return {kReservation, reserved_for_};
         if (other_profiles) return {kProfiling, profiling_};
         if (!client.profiled) return {kProfiling, kNoClient};

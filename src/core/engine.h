@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -35,7 +36,10 @@ struct EngineOptions {
     Duration rehome_after = seconds(10);        ///< members of a lane whose holder is stopped move after this long
     Duration deny_after = seconds(10);          ///< a request waits this long for memory that may still become free
     unsigned profile_iterations = 2;
-    Bytes context;  ///< memory that a process takes before it attaches; 0: none, and jobs start at once
+    Bytes context;               ///< memory that a process takes before it attaches; 0: none, and jobs start at once
+    bool share_by_user = false;  ///< time is shared between users first, then between the clients of each: Note [Users]
+    unsigned user_jobs_max = 0;  ///< announced jobs of a user that may run at once; 0: any number
+    Bytes user_memory_max;       ///< P and lanes of a user's clients; 0: no limit
     /// For the simulator and tests: a misbehaving policy fails a check instead of falling back, and each event is audited.
     bool strict = false;
 };
@@ -62,6 +66,14 @@ struct Statistics {
     Bytes reserved_peak;
 };
 
+/// Clients that share time with each other: those of a user, or all if time is shared by job. Note [Virtual time].
+struct Account {
+    double clock_s = 0;                                   ///< of its contending clients
+    double admitted_clock_s = 0;                          ///< of those with a lane
+    double time_s = 0;                                    ///< its own virtual time; 0 if there is one account only
+    double least_contending_s = 0, least_admitted_s = 0;  ///< as of the last advance_virtual_clocks()
+};
+
 class Engine {
 public:
     /// Both policies must outlive the engine. `fallback` takes over when `policy` misbehaves.
@@ -79,6 +91,7 @@ public:
     const Policy& policy() const { return *policy_; }
     const Lanes& lanes() const { return lanes_; }
     const Starts& starts() const { return starts_; }
+    WaitReason why_waits_to_start(JobId job) const { return starts_.why_waits(job, options_.context, now_); }
     const Statistics& statistics() const { return statistics_; }
     /// Recomputes the sums, counts and lists that events change step by step, and checks that they are right.
     void audit() const;
@@ -94,6 +107,12 @@ public:
     bool is_answering(const Client& client) const;
     /// Memory time up to now, in gibibyte-seconds: P while on the device, T while running.
     double memory_time_gib_s(const Client& client, Instant now) const;
+    /// One user has the device at a time, and runs in all of his lanes: Note [Users] in turns.cpp.
+    bool one_user_at_a_time() const {
+        return options_.share_by_user && options_.lanes_max == 0 && policy_->info.time_sliced;
+    }
+    /// Whether its user has no room for it: Note [Limits of a user] in admission.cpp.
+    bool is_over_limit(const Client& client) const;
     /// Why it waits, and behind whom if behind anyone.
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
 
@@ -157,6 +176,9 @@ private:
     void dispatch();
     void dispatch_exclusive();
     void dispatch_capped();
+    void dispatch_by_user();
+    std::vector<Client*> live_holders();
+    void contend_between_users(UserId next);
     bool dispatch_profiling();
     bool profiler_has_device() const;
     Client* next_to_profile();
@@ -185,7 +207,9 @@ private:
     void charge_time(Client& client, Duration idle = {});
     void count_iterations(Client& client, std::uint64_t iterations);
     bool update_ready(Client& client);
+    void set_account_time(Account& account, double time_s);
     void advance_virtual_clocks(const Client* joining);
+    void level_account(Client& client);
     void level_virtual_time(Client& client);
     void level_with_admitted(Client& client);
     void level_with_members(Client& client, const Lane& lane);
@@ -267,6 +291,7 @@ private:
     void squeeze_if_stuck(std::span<Client* const> left_waiting);
     std::vector<Client*> by_rank(std::vector<Client*> clients);
     void refuse_if_impossible(Client& client);
+    Bytes most_for(const Client& client) const;
 
     EngineOptions options_;
     const Policy* policy_;
@@ -284,8 +309,9 @@ private:
     Duration ended_service_;
     std::int64_t ended_jobs_ = 0;
     std::uint64_t next_sequence_ = 0;
-    double virtual_clock_s_ = 0;  ///< Note [Virtual time]
-    double admitted_clock_s_ = 0;
+    std::map<UserId, Account> accounts_;  ///< kept when their clients have left
+    double account_clock_s_ = 0;          ///< Note [Virtual time]
+    double admitted_account_clock_s_ = 0;
 
     bool memory_changed_ = false;    ///< balance() has something to look at
     bool boundary_awaited_ = false;  ///< a holder was asked to yield so that its memory can be used

@@ -172,7 +172,8 @@ bool Engine::may_evict(const Client& client) const {
 
 /// It wants to run, holds P on the device, has no lane, and cannot be paged. See Note [Nobody deadlocks on memory].
 bool Engine::stands_its_ground(const Client& client) const {
-    return client.on_device() && client.lane == kNoLane && !may_be_paged(client) && (client.wants() || client.holds());
+    return client.on_device() && client.lane == kNoLane && !may_be_paged(client) && (client.wants() || client.holds()) &&
+           !is_over_limit(client);
 }
 
 void Engine::page_out(Client& client) {

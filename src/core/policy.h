@@ -13,8 +13,9 @@
 
 namespace salus {
 
-/// Lower goes first. `tier` decides, `order` breaks ties; a tie in both goes to the client that attached first.
+/// Lower goes first. `user` decides, then `tier`, then `order`; of equals, the client goes first that attached first.
 struct Rank {
+    double user = 0;
     double tier = 0;
     double order = 0;
 

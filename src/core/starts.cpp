@@ -37,13 +37,14 @@ Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > 
 // Jobs start only at an Announce and at reviews, not as soon as the sum allows it, because a client that has left may still
 // have its context. Before both, the shell asks the device what is in use.
 
-Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger)
-    : clients_(clients), lanes_(lanes), ledger_(ledger) {}
+Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, Limits limits)
+    : clients_(clients), lanes_(lanes), ledger_(ledger), limits_(limits) {}
 
 Starts::Announced Starts::announce(const event::Announce& e, Instant now) {
     AnnouncedJob& job = jobs_[e.job];
     const bool started_before = !job.waits();
     job.persistent = e.persistent;
+    job.user = e.user;
     if (e.waited) job.not_before = now + kReturnTime;
     if (e.runs || started_before) job.started_at = now;
     if (e.runs) return Announced::kRuns;
@@ -56,26 +57,60 @@ void Starts::attached(JobId id, Instant now) {
 }
 
 std::optional<JobId> Starts::next(Bytes context, Instant now) const {
-    const auto first = std::ranges::find_if(jobs_, [](const auto& entry) { return entry.second.waits(); });
+    const auto first = std::ranges::find_if(jobs_, [&](const auto& entry) {
+        return entry.second.waits() && limit_of(entry.second, context, now) == WaitReason::kNothing;
+    });
     if (first == jobs_.end()) return std::nullopt;
     if (context == Bytes{}) return first->first;
     if (now < first->second.not_before) return std::nullopt;
     bool alone = clients_.all().empty();
     Bytes kept;
     for (const auto& [id, job] : jobs_) {
-        if (job.waits()) continue;
-        const Client* client = first_client_of(id);
-        const bool starting = !client && now - job.started_at < kAttachPatience;
-        const bool is_new = client && client->iterations_before + client->facts.iterations_done < kKnownAfter &&
-                            client->facts.attained < kKnownAfterTime;
-        const Bytes need = need_of(context, job.persistent);
-        if (starting) kept += need;
-        if (is_new) kept += std::max(need - client->reserved(), Bytes{});
-        alone = alone && !starting;
+        const SetAside aside = set_aside_for(id, job, context, now);
+        kept += aside.bytes;
+        alone = alone && !aside.starting;
     }
     const Bytes to_learn = std::max(kRoomToLearn - lanes_.total_charge(), Bytes{});
     const Bytes sum = ledger_.reserved() + kept + to_learn + need_of(context, first->second.persistent);
     return alone || sum <= ledger_.capacity() ? std::optional(first->first) : std::nullopt;
+}
+
+Starts::SetAside Starts::set_aside_for(JobId id, const AnnouncedJob& job, Bytes context, Instant now) const {
+    if (job.waits()) return {};
+    const Bytes need = need_of(context, job.persistent);
+    const Client* client = first_client_of(id);
+    if (!client) return now - job.started_at < kAttachPatience ? SetAside{need, true} : SetAside{};
+    const bool is_new =
+        client->iterations_before + client->facts.iterations_done < kKnownAfter && client->facts.attained < kKnownAfterTime;
+    return {is_new ? std::max(need - client->reserved(), Bytes{}) : Bytes{}, false};
+}
+
+WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now) const {
+    if (job.user == kRoot || (limits_.jobs == 0 && limits_.memory == Bytes{})) return WaitReason::kNothing;
+    unsigned jobs = 0;
+    Bytes used;
+    for (const auto& [id, other] : jobs_) {
+        if (other.user != job.user || other.waits()) continue;
+        ++jobs;
+        used += set_aside_for(id, other, context, now).bytes;
+    }
+    if (limits_.jobs > 0 && jobs >= limits_.jobs) return WaitReason::kUserJobs;
+    for (const Client* client : clients_.all()) {
+        if (client->facts.user == job.user) used += client->reserved();
+    }
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.user == job.user) used += lane.charge;
+    }
+    const bool fits =
+        limits_.memory == Bytes{} || used == Bytes{} || used + need_of(context, job.persistent) <= limits_.memory;
+    return fits ? WaitReason::kNothing : WaitReason::kUserMemory;
+}
+
+WaitReason Starts::why_waits(JobId id, Bytes context, Instant now) const {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || !job->second.waits()) return WaitReason::kNothing;
+    const WaitReason limit = limit_of(job->second, context, now);
+    return limit == WaitReason::kNothing ? WaitReason::kMemory : limit;
 }
 
 void Starts::start(JobId id, Instant now) {

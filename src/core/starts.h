@@ -20,8 +20,13 @@ namespace salus {
 
 class Starts {
 public:
+    /// What the announced jobs of a user may have together: Note [Limits of a user] in admission.cpp. 0: no limit.
+    struct Limits {
+        unsigned jobs = 0;
+        Bytes memory;
+    };
     /// All three must outlive it.
-    Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger);
+    Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, Limits limits);
 
     enum class Announced : std::uint8_t { kWaits, kRuns, kStartedBefore };
     Announced announce(const event::Announce& e, Instant now);
@@ -35,6 +40,8 @@ public:
     void start(JobId job, Instant now);
 
     bool waits(JobId job) const;
+    /// Why it waits; kNothing if it does not.
+    WaitReason why_waits(JobId job, Bytes context, Instant now) const;
     bool anybody_waits() const;
     /// When to look at the waiting jobs again; kNever if none waits.
     Instant review_at() const { return review_at_; }
@@ -42,6 +49,7 @@ public:
 
 private:
     struct AnnouncedJob {
+        UserId user{};
         Bytes persistent;             ///< P of an earlier run; 0: unknown
         Instant not_before;           ///< the job does not start earlier, even if there is room
         Instant started_at = kNever;  ///< kNever: it waits
@@ -50,11 +58,19 @@ private:
     };
 
     const Client* first_client_of(JobId job) const;
+    /// The limit of its user that keeps the job waiting; kNothing: none.
+    WaitReason limit_of(const AnnouncedJob& job, Bytes context, Instant now) const;
+    struct SetAside {
+        Bytes bytes;
+        bool starting = false;  ///< it has no client yet
+    };
+    SetAside set_aside_for(JobId id, const AnnouncedJob& job, Bytes context, Instant now) const;
 
     const Clients& clients_;
     const Lanes& lanes_;
     const Ledger& ledger_;
     std::map<JobId, AnnouncedJob> jobs_;
+    const Limits limits_;
     Instant review_at_ = kNever;
 };
 

@@ -250,5 +250,54 @@ TEST(Starts, AreInTheTrace) {
     EXPECT_EQ(replay.value().events, 6u);
 }
 
+EngineOptions with_limits(unsigned jobs, std::int64_t memory_mib, std::int64_t context_mib) {
+    EngineOptions options = small_device();
+    options.capacity = mebibytes(10'000);
+    options.context = mebibytes(context_mib);
+    options.user_jobs_max = jobs;
+    options.user_memory_max = mebibytes(memory_mib);
+    return options;
+}
+
+TEST(Starts, JobsBeyondAUsersLimitWaitAndThoseOfOthersDoNot) {
+    for (const std::int64_t context_mib : {0, 600}) {
+        Rig rig("rr", with_limits(2, 0, context_mib));
+        const auto announce = [&](std::uint32_t job, std::uint32_t user, bool runs = false) {
+            rig.send(event::Announce{JobId{job}, {}, runs, false, UserId{user}});
+            return rig.starts();
+        };
+        EXPECT_EQ(announce(1, 7), "start 1");
+        EXPECT_EQ(announce(2, 7), "start 2");
+        EXPECT_EQ(announce(3, 7), "");
+        EXPECT_EQ(rig.engine.why_waits_to_start(JobId{3}), WaitReason::kUserJobs);
+        EXPECT_EQ(announce(4, 8), "start 4");
+        EXPECT_EQ(announce(5, 7, /*runs=*/true), "") << "it runs already, and counts";
+        for (std::uint32_t job = 6; job < 10; ++job) EXPECT_EQ(announce(job, 0), "start " + std::to_string(job)) << "root";
+        rig.withdraw(1);
+        rig.pass(rig.engine.options().review_every);
+        EXPECT_EQ(rig.starts(), "") << "two still run";
+        rig.withdraw(5);
+        rig.pass(rig.engine.options().review_every);
+        EXPECT_EQ(rig.starts(), "start 3");
+        EXPECT_EQ(rig.engine.why_waits_to_start(JobId{3}), WaitReason::kNothing);
+    }
+}
+
+TEST(Starts, AJobWaitsUntilItsUserHasRoomForIt) {
+    Rig rig("rr", with_limits(0, 1500, 600));
+    const auto announce = [&](std::uint32_t job, std::uint32_t user) {
+        rig.send(event::Announce{JobId{job}, {}, false, false, UserId{user}});
+        return rig.starts();
+    };
+    EXPECT_EQ(announce(1, 7), "start 1");
+    EXPECT_EQ(announce(2, 7), "start 2") << "twice 728 MiB are set aside";
+    EXPECT_EQ(announce(3, 7), "");
+    EXPECT_EQ(rig.engine.why_waits_to_start(JobId{3}), WaitReason::kUserMemory);
+    EXPECT_EQ(announce(4, 8), "start 4");
+    rig.withdraw(1);
+    rig.pass(rig.engine.options().review_every);
+    EXPECT_EQ(rig.starts(), "start 3");
+}
+
 }  // namespace
 }  // namespace salus

@@ -42,7 +42,8 @@ struct Schema;
 #define SALUS_OPTIONAL(member) \
     Field { #member, &Self::member, true }
 
-SALUS_SCHEMA(event::Announce, "announce", SALUS_FIELD(job), SALUS_FIELD(persistent), SALUS_FIELD(runs), SALUS_FIELD(waited))
+SALUS_SCHEMA(event::Announce, "announce", SALUS_FIELD(job), SALUS_FIELD(persistent), SALUS_FIELD(runs), SALUS_FIELD(waited),
+             SALUS_OPTIONAL(user))
 SALUS_SCHEMA(event::Withdraw, "withdraw", SALUS_FIELD(job))
 SALUS_SCHEMA(event::Attach, "attach", SALUS_FIELD(client), SALUS_FIELD(user), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(pageable), SALUS_FIELD(iterations_total), SALUS_FIELD(iteration_time), SALUS_FIELD(profiled),
@@ -100,7 +101,8 @@ SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 
 SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging),
              SALUS_FIELD(min_turn), SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every),
-             SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations), SALUS_OPTIONAL(context))
+             SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations), SALUS_OPTIONAL(context),
+             SALUS_OPTIONAL(share_by_user), SALUS_OPTIONAL(user_jobs_max), SALUS_OPTIONAL(user_memory_max))
 
 // ----------------------------------------------------------------------------------------------------------- writing
 

@@ -26,6 +26,13 @@ namespace salus {
 // waits. Where there is no memory for that, interactive clients of one user share such a lane; and where there is none for
 // that either, an interactive client takes turns in a batch lane until there is.
 
+// Note [Users]
+// Users do not share lanes, so lanes of several users could run at once, and the device would divide its time as it likes.
+// If time is shared by user, a time-sliced policy gives the device to one user at a time: in his turn, all of his lanes may
+// run. The policy ranks the user before the client (Rank::user), so of ten jobs, nine of one user and one of another, the
+// one has half of the time. What clients state about themselves (occupancy, weight, priority) counts among the clients of
+// their user only. If lanes_max is given, that many lanes run at once, whoever their users are, in the same order.
+
 // ---------------------------------------------------------------------------------------------------------- dispatch
 
 void Engine::dispatch() {
@@ -37,6 +44,7 @@ void Engine::dispatch() {
     if (unprofiled_ > 0 && dispatch_profiling()) return;
     if (policy_->info.exclusive) return dispatch_exclusive();
     if (options_.lanes_max > 0) return dispatch_capped();
+    if (one_user_at_a_time()) return dispatch_by_user();
     for (Lane& lane : lanes_.all()) {
         if (!lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
@@ -80,6 +88,55 @@ void Engine::contend_for_slots() {
     std::stable_partition(holders.begin(), holders.end(), [](const Client* c) { return c->turn() == Turn::kHoldingIdle; });
     for (std::size_t i = 0; i < holders.size() && leaving + i < waiters.size(); ++i) {
         contend(lanes_.at(holders[i]->lane), *waiters[leaving + i]);
+    }
+}
+
+/// Those whose turns keep other users from the device.
+std::vector<Client*> Engine::live_holders() {
+    std::vector<Client*> holders;
+    for (Client* client : clients_.all()) {
+        const bool in_turns = client->accompanies || (client->lane != kNoLane && !is_beside(*client));
+        if (in_turns && is_live(*client)) holders.push_back(client);
+    }
+    return holders;
+}
+
+void Engine::dispatch_by_user() {
+    const std::vector<Client*> holders = live_holders();
+    if (const std::vector<Client*> ranked = by_rank(holders); !ranked.empty()) {
+        // Several may still run from before a change of policy, or because a holder that was stopped goes on.
+        for (Client* holder : ranked) {
+            if (holder->facts.user != ranked.front()->facts.user) ask_yield(*holder);
+        }
+    }
+    for (;;) {
+        scratch_.clear();
+        for (const Lane& lane : lanes_.all()) {
+            if (!lane.beside && lane.holder == kNoClient)
+                scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
+        }
+        if (scratch_.empty()) return;
+        Client& chosen = *choose(scratch_);
+        const auto keeps_out = [&](const Client* holder) { return holder->facts.user != chosen.facts.user; };
+        if (std::ranges::any_of(live_holders(), keeps_out)) return contend_between_users(chosen.facts.user);
+        grant(lanes_.at(chosen.lane), chosen);
+    }
+}
+
+/// The users that have the device make way for the next one when their minimum turn is over.
+void Engine::contend_between_users(UserId next) {
+    for (Lane& lane : lanes_.all()) {
+        if (lane.beside || lane.holder == kNoClient || lane.user == next) continue;
+        Client& holder = clients_.at(lane.holder);
+        if (holder.yield_asked || !is_live(holder)) continue;
+        if (holder.turn() == Turn::kHoldingIdle && !mate_runs(holder)) {
+            ask_yield(holder);
+            continue;
+        }
+        if (lane.yield_at == kNever) lane.yield_at = holder.granted_at + options_.min_turn;
+        if (lane.yield_at > now_) continue;
+        if (still_goes_first(lane)) lane.yield_at = now_ + std::max(options_.min_turn, holder.facts.iteration_time);
+        else ask_yield(holder);
     }
 }
 
@@ -189,9 +246,15 @@ void Engine::contend(Lane& lane, const Client& newcomer) {
 /// moment when a turn goes back; if turns just alternated, jobs with long iterations would get more than their share.
 bool Engine::still_goes_first(const Lane& lane) {
     Client& holder = clients_.at(lane.holder);
-    if (lane.ready.empty() || holder.stopped || holder.stalled || holder.turn() != Turn::kRunning) return false;
-    charge_time(holder);
     scratch_.assign(lane.ready.begin(), lane.ready.end());
+    if (one_user_at_a_time()) {
+        for (const Lane& other : lanes_.all()) {
+            if (other.beside || other.holder != kNoClient || other.user == lane.user) continue;
+            scratch_.insert(scratch_.end(), other.ready.begin(), other.ready.end());
+        }
+    }
+    if (scratch_.empty() || holder.stopped || holder.stalled || holder.turn() != Turn::kRunning) return false;
+    charge_time(holder);
     scratch_.push_back(&holder.facts);
     return choose(scratch_) == &holder;
 }
@@ -346,6 +409,9 @@ void Engine::charge_time(Client& client, Duration idle) {
     client.facts.attained += held;
     client.facts.last_ran = now_;
     client.facts.virtual_time_s += held.seconds() / client.facts.weight;
+    // The time of a crew is that of its leader.
+    if (options_.share_by_user && !client.accompanies && !is_beside(client))
+        set_account_time(*client.account, client.account->time_s + held.seconds());
     if (client.lane != kNoLane) client.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
 }
 
@@ -373,31 +439,66 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 // clients that do not fit together take turns.
 // Clients beside count for neither clock: they take nobody's turn. Their virtual time decides among those that share a lane
 // beside. One that leaves such a lane, to take turns, may have run for hours; it need not wait as long.
+// If time is shared by user, each user has two such clocks for his clients, and a virtual time of his own: the time that
+// they held. Two more clocks follow the users in the same way: a user none of whose clients contends, or has a lane, is
+// raised to them when one does.
+namespace {
+constexpr double kNobodyS = std::numeric_limits<double>::max();
+void advance(double& clock_s, double least_s) {
+    if (least_s != kNobodyS) clock_s = std::max(clock_s, least_s);
+}
+}  // namespace
+
 void Engine::advance_virtual_clocks(const Client* joining) {
-    constexpr double kNone = std::numeric_limits<double>::max();
-    double contending = kNone;
-    double admitted = kNone;
+    for (auto& [id, account] : accounts_) account.least_contending_s = account.least_admitted_s = kNobodyS;
     for (Client* client : clients_.all()) {
         if (client == joining || client->stopped) continue;
         charge_time(*client);
         const double time_s = client->facts.virtual_time_s;
         if (is_beside(*client)) continue;
-        if (client->turn() == Turn::kReady || client->turn() == Turn::kRunning) contending = std::min(contending, time_s);
-        if (client->lane != kNoLane) admitted = std::min(admitted, time_s);
+        Account& account = *client->account;
+        if (client->turn() == Turn::kReady || client->turn() == Turn::kRunning)
+            account.least_contending_s = std::min(account.least_contending_s, time_s);
+        if (client->lane != kNoLane) account.least_admitted_s = std::min(account.least_admitted_s, time_s);
     }
-    if (contending != kNone) virtual_clock_s_ = std::max(virtual_clock_s_, contending);
-    if (admitted != kNone) admitted_clock_s_ = std::max(admitted_clock_s_, admitted);
+    double contending = kNobodyS;
+    double admitted = kNobodyS;
+    for (auto& [id, account] : accounts_) {
+        advance(account.clock_s, account.least_contending_s);
+        advance(account.admitted_clock_s, account.least_admitted_s);
+        if (account.least_contending_s != kNobodyS) contending = std::min(contending, account.time_s);
+        if (account.least_admitted_s != kNobodyS) admitted = std::min(admitted, account.time_s);
+    }
+    advance(account_clock_s_, contending);
+    advance(admitted_account_clock_s_, admitted);
+}
+
+void Engine::set_account_time(Account& account, double time_s) {
+    account.time_s = time_s;
+    for (Client* client : clients_.all()) {
+        if (client->account == &account) client->facts.user_time_s = time_s;
+    }
 }
 
 void Engine::level_virtual_time(Client& client) {
+    level_account(client);
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, client.account->clock_s);
+}
+
+/// Advances the clocks. If nobody else of its user contends, the user joins with it.
+void Engine::level_account(Client& client) {
     advance_virtual_clocks(&client);
-    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, virtual_clock_s_);
+    Account& account = *client.account;
+    if (account.least_contending_s == kNobodyS && account.time_s < account_clock_s_)
+        set_account_time(account, account_clock_s_);
 }
 
 void Engine::join_turns(Client& client) {
     constexpr double kAheadMostS = 1;
+    if (options_.share_by_user) level_account(client);
     const double time_s = client.facts.virtual_time_s;
-    client.facts.virtual_time_s = std::clamp(time_s, virtual_clock_s_, virtual_clock_s_ + kAheadMostS);
+    const double clock_s = client.account->clock_s;
+    client.facts.virtual_time_s = std::clamp(time_s, clock_s, clock_s + kAheadMostS);
 }
 
 void Engine::level_with_members(Client& client, const Lane& lane) {
@@ -412,7 +513,10 @@ void Engine::level_with_members(Client& client, const Lane& lane) {
 
 void Engine::level_with_admitted(Client& client) {
     advance_virtual_clocks(&client);
-    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, admitted_clock_s_);
+    Account& account = *client.account;
+    client.facts.virtual_time_s = std::max(client.facts.virtual_time_s, account.admitted_clock_s);
+    if (account.least_admitted_s == kNobodyS && account.time_s < admitted_account_clock_s_)
+        set_account_time(account, admitted_account_clock_s_);
 }
 
 // --------------------------------------------------------------------------------------------------------- profiling

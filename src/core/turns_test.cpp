@@ -507,5 +507,111 @@ TEST_F(EngineTurnsTest, EveryIdleHolderMakesWayWhereLanesThatMayRunAreShort) {
     }
 }
 
+// ------------------------------------------------------------------------------------------------------------- users
+
+EngineOptions by_user() {
+    EngineOptions options = small_device();
+    options.share_by_user = true;
+    return options;
+}
+
+TEST_F(EngineTurnsTest, ByUserOneUserRunsAtATimeInAllOfHisLanes) {
+    Rig rig("fair", by_user());
+    const ClientId a = rig.enter({.user = 1, .occupancy = 0.5});
+    const ClientId b = rig.enter({.user = 1, .occupancy = 0.5});
+    EXPECT_TRUE(rig.runs(a) && rig.runs(b));
+    const ClientId c = rig.enter({.user = 2, .occupancy = 0.1});
+    EXPECT_TRUE(rig.has_lane(c));
+    EXPECT_FALSE(rig.runs(c)) << "whatever it says of itself";
+    rig.play(milliseconds(500));
+    EXPECT_GT(rig.attained(c), milliseconds(100));
+    for (int i = 0; i < 100; ++i) {
+        rig.play(milliseconds(5));
+        EXPECT_FALSE(rig.runs(c) && (rig.runs(a) || rig.runs(b)));
+    }
+}
+
+TEST_F(EngineTurnsTest, ByUserAnIdleUserMakesWayAtOnce) {
+    Rig rig("fair", by_user());
+    const ClientId a = rig.enter({.user = 1});
+    rig.idle(a);
+    const ClientId b = rig.enter({.user = 2});
+    EXPECT_EQ(rig.turns(), "revoke A");
+    rig.idle(a, 0);
+    EXPECT_TRUE(rig.runs(b));
+}
+
+TEST_F(EngineTurnsTest, ByUserAStoppedHolderKeepsNobodyWaiting) {
+    Rig rig("fair", by_user());
+    const ClientId a = rig.enter({.user = 1});
+    const ClientId b = rig.enter({.user = 2});
+    rig.stop(a);
+    EXPECT_TRUE(rig.runs(b));
+}
+
+TEST_F(EngineTurnsTest, ByUserLongIterationsGetNoMoreThanTheirUsersShare) {
+    Rig rig("fair", by_user());
+    const ClientId a = rig.enter({.user = 1});
+    const ClientId b = rig.enter({.user = 2});
+    while (rig.now < Instant{} + seconds(5)) {
+        const ClientId holder = rig.runs(a) ? a : b;
+        rig.pass(holder == a ? milliseconds(50) : milliseconds(5));
+        if (!rig.at(holder).yield_asked) continue;
+        rig.idle(holder);
+        rig.pass(microseconds(100));
+        rig.want(holder);
+    }
+    EXPECT_NEAR(rig.at(a).facts.attained.seconds() / rig.at(b).facts.attained.seconds(), 1, 0.05);
+}
+
+TEST_F(EngineTurnsTest, ByUserANewcomerOfAUserStartsAtHisOthersLevel) {
+    Rig rig("fair", by_user());
+    std::vector<ClientId> many;
+    for (int i = 0; i < 4; ++i) many.push_back(rig.enter({.user = 1}));
+    const ClientId b = rig.enter({.user = 2});
+    rig.play(seconds(8));
+    const ClientId c = rig.enter({.user = 2});
+    const auto shares = rig.shares_s({b, c, many[0]}, seconds(8));
+    EXPECT_NEAR(shares[0], 2, 0.1);
+    EXPECT_NEAR(shares[1], 2, 0.1) << "it does not catch up with its user's other";
+    EXPECT_NEAR(shares[2], 1, 0.1);
+}
+
+TEST_F(EngineTurnsTest, ByUserTheTimeOfACrewCountsOnce) {
+    Rig rig("fair", by_user());
+    std::vector<ClientId> crew;
+    for (int i = 0; i < 3; ++i) {
+        crew.push_back(rig.attach({.user = 1, .ephemeral_mib = 0}));
+        rig.send(event::JoinCrew{crew.back(), JobId{1}});
+    }
+    for (const ClientId id : crew) rig.want(id);
+    const ClientId b = rig.enter({.user = 2});
+    const auto shares = rig.shares_s({crew[0], b}, seconds(8));
+    EXPECT_NEAR(shares[0] / shares[1], 1, 0.1);
+}
+
+TEST_F(EngineTurnsTest, ByUserAPriorityCountsAmongTheJobsOfItsUser) {
+    Rig rig("priority", by_user());
+    const ClientId a = rig.enter({.user = 1, .priority = 9});
+    const ClientId b = rig.enter({.user = 2, .priority = 1});
+    const ClientId c = rig.enter({.user = 2});
+    const auto shares = rig.shares_s({a, b, c}, seconds(8));
+    EXPECT_NEAR(shares[0], 4, 0.2);
+    EXPECT_NEAR(shares[1], 4, 0.2);
+    EXPECT_NEAR(shares[2], 0, 0.1);
+}
+
+TEST_F(EngineTurnsTest, AfterAChangeOfPolicyOneUserGoesOn) {
+    Rig rig("srtf", by_user());
+    const ClientId a = rig.enter({.user = 1});
+    const ClientId b = rig.enter({.user = 2});
+    ASSERT_TRUE(rig.runs(a) && rig.runs(b)) << "srtf shares no time";
+    rig.set_policy(*find_policy("fair"));
+    EXPECT_EQ(rig.turns(), "yield B");
+    const auto shares = rig.shares_s({a, b}, seconds(8));
+    EXPECT_NEAR(shares[0], 4, 0.2);
+    EXPECT_NEAR(shares[1], 4, 0.2);
+}
+
 }  // namespace
 }  // namespace salus

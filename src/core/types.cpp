@@ -15,6 +15,8 @@ std::string_view name_of(WaitReason reason) {
         case WaitReason::kOrder: return "order";
         case WaitReason::kPaused: return "paused";
         case WaitReason::kRefused: return "refused";
+        case WaitReason::kUserMemory: return "user-memory";
+        case WaitReason::kUserJobs: return "user-jobs";
     }
     return "?";
 }

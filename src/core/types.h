@@ -33,6 +33,7 @@ class Policy;
 struct ClientFacts {
     ClientId id = kNoClient;
     UserId user{};
+    UserId account{};            ///< clients of one account share its time: their user; one for all if time is shared by job
     std::uint64_t sequence = 0;  ///< order of attachment; breaks ties
     int priority = 0;            ///< higher is more urgent
     double weight = 1.0;         ///< share under fair
@@ -40,6 +41,7 @@ struct ClientFacts {
 
     Duration attained;          ///< time held on the device so far
     double virtual_time_s = 0;  ///< attained / weight, raised to the others' level when it joins: Note [Virtual time]
+    double user_time_s = 0;     ///< the same of its user, whose weight is 1; 0 if time is shared by job
     Instant last_ran{-1};       ///< when it last ran, as of the last charge; negative: never
     std::uint64_t iterations_done = 0;
     std::uint64_t iterations_total = 0;  ///< 0: not known
@@ -67,6 +69,7 @@ struct Announce {
     Bytes persistent;     ///< P of an earlier run; 0: unknown
     bool runs = false;    ///< its process already runs, started under an earlier service: no Start
     bool waited = false;  ///< it already waited under an earlier service: jobs that ran there attach first
+    UserId user{};
 };
 /// The job has ended: its runner and its clients are gone.
 struct Withdraw {
@@ -230,6 +233,8 @@ enum class WaitReason : std::uint8_t {
     kOrder,          ///< the policy lets another client go first
     kPaused,         ///< it is stopped itself
     kRefused,        ///< it could never fit
+    kUserMemory,     ///< its user has as much memory as a user may have
+    kUserJobs,       ///< its user has as many jobs as a user may have
 };
 std::string_view name_of(WaitReason reason);
 

@@ -1,7 +1,8 @@
 // fair: device time in proportion to weight.
 //
-// The client furthest behind in virtual time (time held / weight) goes first. A newcomer starts at the minimum of the
-// contending clients, so it neither waits for nor catches up on the past. Memory time is only reported (ClientFacts).
+// The client furthest behind in virtual time (time held / weight) goes first; if time is shared by user, of the user who is
+// furthest behind. A newcomer starts at the minimum of those that contend, so it neither waits for nor catches up on the
+// past. Memory time is only reported (ClientFacts).
 // For: several people on one device.
 // Bad at: mean completion time: equal jobs all end near the end.
 #include "core/policy.h"
@@ -18,7 +19,9 @@ public:
                   .time_sliced = true,
                   .starvation_free = true}) {}
 
-    Rank rank(const ClientFacts& client, const Situation&) const override { return {0, client.virtual_time_s}; }
+    Rank rank(const ClientFacts& client, const Situation&) const override {
+        return {.user = client.user_time_s, .order = client.virtual_time_s};
+    }
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ public:
                   .exclusive = true}) {}
 
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, static_cast<double>(client.sequence)};
+        return {.order = static_cast<double>(client.sequence)};
     }
 };
 

@@ -15,7 +15,9 @@ public:
                   .bad_at = "jobs of equal length all end late; long ones wait for newcomers",
                   .time_sliced = true}) {}
 
-    Rank rank(const ClientFacts& client, const Situation&) const override { return {0, client.attained.seconds()}; }
+    Rank rank(const ClientFacts& client, const Situation&) const override {
+        return {.user = client.user_time_s, .order = client.attained.seconds()};
+    }
 };
 
 }  // namespace

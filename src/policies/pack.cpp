@@ -19,7 +19,7 @@ public:
                   .shares_lanes = false}) {}
 
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, static_cast<double>(client.sequence)};
+        return {.order = static_cast<double>(client.sequence)};
     }
 
     // Filling the device more than fully does not hurt the makespan; filling it less does.

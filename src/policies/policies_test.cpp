@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "core/policy.h"
 #include "policies/table.h"
 #include "sim/simulation.h"
+#include "sim/timeline.h"
 #include "sim/workloads.h"
 
 namespace salus {
@@ -32,6 +34,8 @@ ClientFacts facts(std::uint32_t id) {
 
 /// What sets a client apart from one that just came.
 struct Traits {
+    std::uint32_t user = 0;
+    double user_time_s = 0;  ///< if time is shared by user
     int priority = 0;
     double weight = 1.0;
     double attained_s = 0;
@@ -112,6 +116,36 @@ const OrderRow kOrders[] = {
       {.priority = -1},
       {.priority = 1, .weight = 3, .attained_s = 12}},
      "ECBAD"},
+
+    {"fair",
+     "the user furthest behind first, then the client of that user",
+     {{.user = 1, .user_time_s = 4, .attained_s = 1},
+      {.user = 2, .user_time_s = 3, .attained_s = 2},
+      {.user = 2, .user_time_s = 3, .weight = 4, .attained_s = 4}},
+     "CBA"},
+    {"las",
+     "the user furthest behind first, then the least attained",
+     {{.user = 1, .user_time_s = 4, .attained_s = 1},
+      {.user = 2, .user_time_s = 3, .attained_s = 3},
+      {.user = 2, .user_time_s = 3, .attained_s = 2}},
+     "CBA"},
+    {"rr",
+     "the user furthest behind first, then who ran longest ago",
+     {{.user = 1, .user_time_s = 4, .last_ran_s = 1},
+      {.user = 2, .user_time_s = 3, .last_ran_s = 3},
+      {.user = 2, .user_time_s = 3, .last_ran_s = 2}},
+     "CBA"},
+    {"priority",
+     "the user furthest behind first, whatever the others' priority",
+     {{.user = 1, .user_time_s = 4, .priority = 9},
+      {.user = 2, .user_time_s = 3},
+      {.user = 2, .user_time_s = 3, .priority = 1}},
+     "CBA"},
+    {"srtf",
+     "users do not count",
+     {{.user = 1, .user_time_s = 4, .iterations_total = 1, .iteration_s = 1},
+      {.user = 2, .iterations_total = 2, .iteration_s = 1}},
+     "AB"},
 };
 
 class PolicyOrder : public testing::TestWithParam<OrderRow> {};
@@ -122,6 +156,8 @@ TEST_P(PolicyOrder, IsAsPromised) {
     std::vector<ClientFacts> clients;
     for (const Traits& t : row.clients) {
         ClientFacts& f = clients.emplace_back(facts(static_cast<std::uint32_t>(clients.size())));
+        f.user = f.account = UserId{t.user};
+        f.user_time_s = t.user_time_s;
         f.priority = t.priority;
         f.weight = t.weight;
         f.attained = seconds_of(t.attained_s);
@@ -178,6 +214,9 @@ TEST(Policies, OnlyPriorityKnowsUrgency) {
                 holder.virtual_time_s = 1000;
                 EXPECT_EQ(policy->urgent(waiter, holder), is_priority && waiting > holding);
                 EXPECT_EQ(policy->profiles_before(waiter, holder), !is_priority || waiting >= holding);
+                waiter.account = UserId{1};
+                EXPECT_FALSE(policy->urgent(waiter, holder)) << "another user's";
+                EXPECT_TRUE(policy->profiles_before(waiter, holder)) << "another user's";
             }
         }
     }
@@ -251,7 +290,7 @@ TEST_P(EveryPolicy, RanksAreFiniteForExtremeFacts) {
                     f.occupancy = time == 0 ? 0.0 : 1.0;
                     for (const Situation& now : {kNow, Situation{}, Situation{{kHuge}, {kHuge}}}) {
                         const Rank rank = policy.rank(f, now);
-                        EXPECT_TRUE(std::isfinite(rank.tier) && std::isfinite(rank.order))
+                        EXPECT_TRUE(std::isfinite(rank.user) && std::isfinite(rank.tier) && std::isfinite(rank.order))
                             << rank.tier << ' ' << rank.order << " at time " << time << " count " << count;
                     }
                 }
@@ -391,6 +430,76 @@ TEST_P(EveryPolicy, IfItClaimsThatNobodyStarvesGivesEveryoneATurnInEachRound) {
         const auto from = turns.begin() + static_cast<std::ptrdiff_t>(start);
         EXPECT_EQ(std::set<ClientId>(from, from + kClients).size(), kClients) << "in the round from turn " << start;
     }
+}
+
+/// What the users of these jobs attain together in a while, as shares; all jobs outlast it.
+std::map<UserId, double> shares_of_users(const Policy& policy, const std::vector<sim::SimulatedJob>& jobs,
+                                         unsigned lanes_max) {
+    sim::SimulationOptions options;
+    options.engine.capacity = gibibytes(64);
+    options.engine.strict = true;
+    options.engine.share_by_user = true;
+    options.engine.lanes_max = lanes_max;
+    options.profiles_known = true;
+    options.lasts = seconds(60);
+    sim::TimelineRecorder ran;
+    sim::Simulation simulation(options, jobs, policy, fallback_policy());
+    simulation.observe(ran);
+    static_cast<void>(simulation.run());
+    std::map<UserId, double> shares;
+    double all_s = 0;
+    for (const sim::Segment& segment : ran.segments()) {
+        const double time_s = (segment.end - segment.start).seconds();
+        shares[jobs[index_of(segment.client)].user] += time_s;
+        all_s += time_s;
+    }
+    for (auto& [user, share] : shares) share /= all_s;
+    return shares;
+}
+
+sim::SimulatedJob long_job(std::uint32_t user) {
+    sim::SimulatedJob job;
+    job.name = "job";
+    job.user = UserId{user};
+    job.iterations = 1'000'000;
+    job.iteration_time = milliseconds(10);
+    job.persistent = mebibytes(100);
+    job.ephemeral = mebibytes(200);
+    return job;
+}
+
+TEST_P(EveryPolicy, ThatIsTimeSlicedGivesOneJobOfOneUserAsMuchAsNineOfAnother) {
+    if (!policy.info.time_sliced) GTEST_SKIP() << "it shares no time";
+    for (const unsigned lanes_max : {0u, 1u}) {
+        SCOPED_TRACE(lanes_max);
+        std::vector<sim::SimulatedJob> jobs(9, long_job(1));
+        jobs.push_back(long_job(2));
+        for (std::size_t i = 0; i < 9; ++i) jobs[i].priority = 5;
+        jobs[0].weight = 100;
+        EXPECT_NEAR(shares_of_users(policy, jobs, lanes_max)[UserId{2}], 0.5, 0.02);
+        for (sim::SimulatedJob& job : jobs) job.iteration_time = milliseconds(job.user == UserId{1} ? 70 : 3);
+        EXPECT_NEAR(shares_of_users(policy, jobs, lanes_max)[UserId{2}], 0.5, 0.02) << "with iterations of unlike length";
+        jobs.push_back(long_job(3));
+        EXPECT_NEAR(shares_of_users(policy, jobs, lanes_max)[UserId{2}], 1.0 / 3, 0.02);
+    }
+}
+
+TEST_P(EveryPolicy, ThatIsTimeSlicedLetsNoUserCatchUpOnTheTimeBeforeHeCame) {
+    if (!policy.info.time_sliced) GTEST_SKIP() << "it shares no time";
+    std::vector<sim::SimulatedJob> jobs(3, long_job(1));
+    jobs.push_back(long_job(2));
+    jobs.back().arrival = seconds(30);
+    EXPECT_NEAR(shares_of_users(policy, jobs, 0)[UserId{2}], 0.25, 0.02) << "half of half of the time";
+}
+
+TEST_P(EveryPolicy, ThatIsTimeSlicedLetsAUserWithNothingToRunGiveWay) {
+    if (!policy.info.time_sliced) GTEST_SKIP() << "it shares no time";
+    std::vector<sim::SimulatedJob> jobs(3, long_job(1));
+    jobs.push_back(long_job(2));
+    jobs.back().think = milliseconds(90);
+    const double share = shares_of_users(policy, jobs, 0)[UserId{2}];
+    EXPECT_GT(share, 0.05);
+    EXPECT_LT(share, 0.15);
 }
 
 TEST_P(EveryPolicy, BringsEveryJobOfASmallWorkloadToItsEnd) {

@@ -17,7 +17,7 @@ public:
                   .starvation_free = true}) {}
 
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, static_cast<double>(client.last_ran.ns)};
+        return {.user = client.user_time_s, .order = static_cast<double>(client.last_ran.ns)};
     }
 };
 

@@ -15,7 +15,7 @@ public:
                   .bad_at = "long jobs starve while shorter ones keep coming"}) {}
 
     Rank rank(const ClientFacts& client, const Situation& now) const override {
-        return {0, estimate_remaining_s(client, now)};
+        return {.order = estimate_remaining_s(client, now)};
     }
 };
 

@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
+#include "history/records_json.h"
 #include "os/clock.h"
 #include "os/process.h"
 #include "os/socket.h"
 #include "policies/table.h"
+#include "service/hide_from.h"
 #include "service/job_status.h"
 #include "service/log.h"
 #include "service/server.h"
@@ -65,7 +67,6 @@ ServiceStatus Server::service_status(Instant at) const {
     return service;
 }
 
-/// Commands may have secrets among their arguments.
 Status Server::status_for(const os::Peer& peer) const {
     const Instant at = os::now();
     Status status;
@@ -79,15 +80,14 @@ Status Server::status_for(const os::Peer& peer) const {
         }
         for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
-        const bool waits = job.device && devices_[index_of(*job.device)]->engine().starts().waits(JobId{id});
+        const WaitReason why =
+            job.device ? devices_[index_of(*job.device)]->engine().why_waits_to_start(JobId{id}) : WaitReason::kNothing;
+        const bool waits = why != WaitReason::kNothing;
         status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
+        if (waits) status.jobs.back().start_wait = StartWait{why};
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
-    for (auto* rows : {&status.jobs, &status.ended}) {
-        for (JobStatus& row : *rows) {
-            if (peer.uid != 0 && row.user != UserId{peer.uid}) row.command.clear();
-        }
-    }
+    hide_from(peer.uid, status, options_.hides_others);
     return status;
 }
 
@@ -158,10 +158,17 @@ void Server::tell_long_waits() {
         wire::Waits waits;
         waits.state = wire::Text<16>(name_of(row.state));
         waits.reason = wire::Text<32>(text_of(wait.reason));
-        if (wait.behind) waits.behind = wire::Text<64>(wait.behind->name);
+        if (wait.behind && may_see(runner->second.peer.uid, wait.behind->job))
+            waits.behind = wire::Text<64>(wait.behind->name);
         if (wait.behind) waits.behind_job = wait.behind->job;
         wire::send(runner->second.socket.get(), waits);
     }
+}
+
+/// Whether this user sees the name of the job.
+bool Server::may_see(unsigned uid, std::uint32_t id) {
+    const Job* job = jobs_.find(id);
+    return !options_.hides_others || uid == 0 || (job && job->uid == uid);
 }
 
 // ---------------------------------------------------------------------------------------------------------- commands
@@ -185,7 +192,9 @@ Server::Reply Server::command(Connection& connection, const wire::Command& comma
             } else if constexpr (requires { body.job; }) {
                 const Result<Job*> job = jobs_.named(peer, body.job);
                 if (!job) return {false, job.error()};
-                Reply reply = obey(*job.value(), body);
+                Reply reply;
+                if constexpr (std::is_same_v<T, wire::SetJob>) reply = obey(peer, *job.value(), body);
+                else reply = obey(*job.value(), body);
                 return reply.ok ? reply_about(*job.value()) : reply;
             } else {
                 return obey(peer, body);
@@ -249,6 +258,24 @@ Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
     return {true, dump(to_json(status_of(devices_.front()->journal().trace())))};
 }
 
+namespace {
+std::optional<unsigned> whose_history(const os::Peer& peer) {
+    return peer.uid == 0 ? std::nullopt : std::optional(static_cast<unsigned>(peer.uid));
+}
+}  // namespace
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::AskHistory&) {
+    const Result<std::vector<history::Record>> records = history_.list(whose_history(peer));
+    if (!records) return {false, records.error()};
+    return {true, dump(history::records_json(records.value()))};
+}
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::ClearHistory& wanted) {
+    const Result<std::uint64_t> cleared = history_.clear(whose_history(peer), wanted.part.view());
+    if (!cleared) return {false, cleared.error()};
+    return {true, dump({{"cleared", cleared.value()}})};
+}
+
 Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner may stop it"};
     const std::size_t attached = clients().size();
@@ -280,14 +307,19 @@ Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
     return change(job, said);
 }
 
-Server::Reply Server::obey(Job& job, const wire::SetJob& message) {
+Server::Reply Server::obey(const os::Peer& peer, Job& job, const wire::SetJob& message) {
     const Result<wire::Assignments> wanted = wire::assignments_in(message);
     if (!wanted) return {false, wanted.error()};
+    // What is not set stays, even if root has set it higher.
+    const auto& [priority, weight, iterations, interactive] = wanted.value();
+    const std::string why_not =
+        options_.user_limits.why_not(peer.uid, weight.value_or(wire::kWeightMin), priority.value_or(-wire::kPriorityMax));
+    if (!why_not.empty()) return {false, why_not};
     shell::UserSettings said = job.said;
-    if (wanted.value().priority) said.priority = wanted.value().priority;
-    if (wanted.value().weight) said.weight = wanted.value().weight;
-    if (wanted.value().iterations) said.iterations = wanted.value().iterations;
-    if (wanted.value().interactive) said.interactive = wanted.value().interactive;
+    if (priority) said.priority = priority;
+    if (weight) said.weight = weight;
+    if (iterations) said.iterations = iterations;
+    if (interactive) said.interactive = interactive;
     return change(job, said);
 }
 

@@ -32,7 +32,7 @@ bool is(const Job& job, const wire::JobReference& which) {
 
 }  // namespace
 
-Jobs::Jobs(std::string numbers) : numbers_(std::move(numbers)) {
+Jobs::Jobs(std::string numbers, bool hides_others) : numbers_(std::move(numbers)), hides_others_(hides_others) {
     if (!numbers_.empty()) next_ = next_number_in(numbers_);
 }
 
@@ -105,6 +105,9 @@ Result<Job*> Jobs::named(const os::Peer& peer, const wire::JobReference& which) 
     for (auto& [id, job] : jobs_) {
         if (is(job, which)) found.push_back(&job);
     }
+    const auto is_anothers = [&](const Job* job) { return job->uid != peer.uid; };
+    const bool has_own = std::ranges::any_of(found, [&](const Job* job) { return !is_anothers(job); });
+    if (which.number == 0 && (has_own || (hides_others_ && peer.uid != 0))) std::erase_if(found, is_anothers);
     if (found.empty() && which.number != 0) return Error{fmt::format("there is no job '{}'", which.number)};
     if (found.empty()) return Error{fmt::format("there is no job '{}'{}", name, did_you_mean(name, names_for(peer)))};
     if (found.size() > 1) return Error{fmt::format("there are {} jobs named '{}'; give a number", found.size(), name)};

@@ -59,7 +59,8 @@ class Jobs {
 public:
     /// `numbers` is a file with the next number. So after a restart of the service, no new job gets the number of a job that
     /// may come back. Empty: there is no file.
-    explicit Jobs(std::string numbers = {});
+    /// `hides_others`: users hear nothing of the names of others' jobs.
+    explicit Jobs(std::string numbers = {}, bool hides_others = false);
 
     /// The job with the number `wanted` if it is the user's, else a new one. The new one gets the number `wanted` if that is
     /// free, because a job keeps the number that the last service assigned.
@@ -78,8 +79,8 @@ public:
     Job* find(std::uint32_t id);
     Job& at(std::uint32_t id) { return jobs_.at(id); }
     const Job& at(std::uint32_t id) const { return jobs_.at(id); }
-    /// An error, in one line, if there is no such job, if several jobs have that name, or if the job is not the peer's and
-    /// the peer is not root.
+    /// A name means the peer's own job, if he has one of that name. An error, in one line, if there is no such job, if
+    /// several have that name, or if the job is not the peer's and the peer is not root.
     Result<Job*> named(const os::Peer& peer, const wire::JobReference& which);
     /// The peer's latest job of that number or name that has ended; null: none is remembered, or one runs.
     const EndedJob* ended_named(const os::Peer& peer, const wire::JobReference& which) const;
@@ -100,6 +101,7 @@ private:
     std::map<std::uint32_t, Job> jobs_;
     std::deque<EndedJob> ended_;
     std::string numbers_;
+    bool hides_others_ = false;
     std::uint32_t next_ = 1;  ///< the number of the next new job
 };
 

@@ -81,6 +81,25 @@ TEST(Jobs, AreFoundByNumberOrByTheirOnlyName) {
     EXPECT_EQ(found(name("resnte"), kOther), "there is no job 'resnte'") << "it is not theirs";
 }
 
+TEST(Jobs, ANameMeansTheUsersOwnJob) {
+    for (const bool hides_others : {false, true}) {
+        Jobs jobs({}, hides_others);
+        jobs.add(0, "train", kUser, {});
+        jobs.add(0, "train", kOther, {});
+        jobs.add(0, "secret", kOther, {});
+        const auto found = [&](const wire::JobReference& which, unsigned uid) {
+            const Result<Job*> job = jobs.named(peer_of(uid), which);
+            return job ? "job " + std::to_string(job.value()->id) : job.error();
+        };
+        EXPECT_EQ(found(name("train"), kUser), "job 1");
+        EXPECT_EQ(found(name("train"), kOther), "job 2");
+        EXPECT_EQ(found(name("train"), 0), "there are 2 jobs named 'train'; give a number");
+        EXPECT_EQ(found(name("secret"), kUser), hides_others ? "there is no job 'secret'" : "job 3 is another user's");
+        EXPECT_EQ(found(number(3), kUser), "job 3 is another user's");
+        EXPECT_EQ(found(name("secret"), 0), "job 3");
+    }
+}
+
 TEST(Jobs, GoWhenTheyHaveNeitherRunnerNorClients) {
     Jobs jobs;
     for (int i = 0; i < 3; ++i) jobs.add(0, "a", kUser, {});

@@ -102,10 +102,15 @@ Result<int> launch_apart(std::vector<std::string> command, const std::vector<std
 
 }  // namespace
 
-bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda) {
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users) {
     if (!cuda || mode == MpsMode::kOff) return false;
     if (mode == MpsMode::kOn) return true;
+    if (all_users) return false;
     return (lanes_option != 0 ? lanes_option : lanes_the_policy_wants) > 1;
+}
+
+bool may_join_mps(unsigned service_uid, unsigned job_uid, std::size_t on_mps) {
+    return job_uid == service_uid && on_mps < Mps::kClientsMax;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- start

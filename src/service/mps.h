@@ -14,8 +14,14 @@
 namespace salus::service {
 
 /// Under MPS, a fault of one client hits all clients. So MPS stays off unless several lanes are to run at once. Without CUDA
-/// there is no MPS. `lanes_option`: as in Options; 0 leaves the number to the policy.
-bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda);
+/// there is no MPS. For all users, it starts only if it is asked for: it would serve the service's own user alone.
+/// `lanes_option`: as in Options; 0 leaves the number to the policy.
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users);
+
+/// Whether a job may use the service's MPS. A server of MPS belongs to one user: a client of another would wait until the
+/// server's clients have left and another server has started, and a fault of one user's job would end the other's. So MPS is
+/// for jobs of the service's own user; those of others run without it. `on_mps`: the jobs that use it already.
+bool may_join_mps(unsigned service_uid, unsigned job_uid, std::size_t on_mps);
 
 /// How long the daemon may take.
 struct MpsPatience {

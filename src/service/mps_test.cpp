@@ -28,17 +28,30 @@ TEST(WantsMps, FollowsTheTable) {
     const struct {
         MpsMode mode;
         unsigned lanes_option, lanes_the_policy_wants;
-        bool cuda, wants;
+        bool cuda, wants, all_users = false;
     } rows[] = {
-        {MpsMode::kAuto, 0, 1, true, false}, {MpsMode::kAuto, 0, 2, true, true},  {MpsMode::kAuto, 0, 0, true, false},
-        {MpsMode::kAuto, 1, 9, true, false}, {MpsMode::kAuto, 2, 1, true, true},  {MpsMode::kAuto, 2, 9, false, false},
-        {MpsMode::kOn, 1, 1, true, true},    {MpsMode::kOn, 0, 0, true, true},    {MpsMode::kOn, 4, 4, false, false},
-        {MpsMode::kOff, 4, 4, true, false},  {MpsMode::kOff, 0, 9, false, false},
+        {MpsMode::kAuto, 0, 2, true, false, true}, {MpsMode::kAuto, 4, 1, true, false, true},
+        {MpsMode::kOn, 0, 1, true, true, true},    {MpsMode::kOff, 4, 4, true, false, true},
+        {MpsMode::kAuto, 0, 1, true, false},       {MpsMode::kAuto, 0, 2, true, true},
+        {MpsMode::kAuto, 0, 0, true, false},       {MpsMode::kAuto, 1, 9, true, false},
+        {MpsMode::kAuto, 2, 1, true, true},        {MpsMode::kAuto, 2, 9, false, false},
+        {MpsMode::kOn, 1, 1, true, true},          {MpsMode::kOn, 0, 0, true, true},
+        {MpsMode::kOn, 4, 4, false, false},        {MpsMode::kOff, 4, 4, true, false},
+        {MpsMode::kOff, 0, 9, false, false},
     };
     for (const auto& row : rows) {
-        EXPECT_EQ(wants_mps(row.mode, row.lanes_option, row.lanes_the_policy_wants, row.cuda), row.wants)
+        EXPECT_EQ(wants_mps(row.mode, row.lanes_option, row.lanes_the_policy_wants, row.cuda, row.all_users), row.wants)
             << static_cast<int>(row.mode) << " " << row.lanes_option << " " << row.lanes_the_policy_wants << " " << row.cuda;
     }
+}
+
+TEST(WantsMps, AServerHasJobsOfOneUserOnly) {
+    EXPECT_TRUE(may_join_mps(0, 0, 0));
+    EXPECT_TRUE(may_join_mps(1000, 1000, Mps::kClientsMax - 1));
+    EXPECT_FALSE(may_join_mps(1000, 1000, Mps::kClientsMax));
+    EXPECT_FALSE(may_join_mps(0, 1000, 0)) << "not even its first";
+    EXPECT_FALSE(may_join_mps(1000, 1001, 1));
+    EXPECT_FALSE(may_join_mps(1000, 0, 1)) << "root's is another, too";
 }
 
 /// Like the real one: with -f a daemon, else it passes on a command. The daemon waits for commands at `control`, and starts

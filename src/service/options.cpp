@@ -17,6 +17,7 @@
 #include "os/trust.h"
 #include "policies/table.h"
 #include "service/log.h"
+#include "wire/assignments.h"
 
 namespace salus::service {
 namespace {
@@ -124,6 +125,17 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
         .add_option("--connections-per-user", plain_.connections_per_user,
                     "limit; a job takes one, and one more for each of its processes")
         ->capture_default_str();
+    program.add_option("--share-by", share_by_,
+                       "user or job: share time between users first, or between all jobs (default: user if users is all)");
+    program.add_option("--show-others", show_others_, "all or numbers: what users see of others' jobs")
+        ->capture_default_str();
+    program.add_option("--user-jobs-max", plain_.user_limits.jobs, "jobs of a user that may run at once; 0: any number")
+        ->capture_default_str();
+    program.add_option("--user-memory-max", user_memory_max_, "memory that a user's jobs may have together (default: all)");
+    program.add_option("--user-weight-max", user_weight_max_,
+                       "highest weight of a user's job (default: none; 1 if users is all and share-by is job)");
+    program.add_option("--user-priority-max", user_priority_max_,
+                       "highest priority of a user's job (default: none; 0 if users is all and share-by is job)");
     program.add_option("--trace-limit", trace_limit_, "disk space for the trace (default: 256MiB)");
     program
         .add_flag("--as-before", as_before_,
@@ -157,6 +169,24 @@ std::vector<std::string> OptionsParser::arguments() const {
     return arguments;
 }
 
+/// Weights and priorities of several users compete only if time is not shared by user: then nobody sets his own above the
+/// others', unless the administrator lets him.
+void OptionsParser::read_user_limits(Options& options) const {
+    UserLimits& limits = options.user_limits;
+    limits.memory = size_from("--user-memory-max", user_memory_max_, Bytes{});
+    if (!user_memory_max_.empty() && limits.memory < kCapacityMin)
+        throw CLI::ValidationError("--user-memory-max", "must be at least 1MiB; got '" + user_memory_max_ + "'");
+    if (user_weight_max_ && !(*user_weight_max_ >= wire::kWeightMin && *user_weight_max_ <= wire::kWeightMax))
+        throw CLI::ValidationError("--user-weight-max",
+                                   fmt::format("must be from 0.000001 to 1000000; got '{:g}'", *user_weight_max_));
+    if (user_priority_max_ && (*user_priority_max_ < -wire::kPriorityMax || *user_priority_max_ > wire::kPriorityMax))
+        throw CLI::ValidationError("--user-priority-max",
+                                   fmt::format("must be from -1000000 to 1000000; got '{}'", *user_priority_max_));
+    const bool compete = options.all_users && !options.share_by_user;
+    limits.weight = user_weight_max_ || !compete ? user_weight_max_ : 1;
+    limits.priority = user_priority_max_ || !compete ? user_priority_max_ : 0;
+}
+
 Options OptionsParser::finish() const {
     Options options = plain_;
     if (!find_policy(options.policy)) throw CLI::ValidationError("--policy", "there is no policy '" + options.policy + "'");
@@ -172,6 +202,13 @@ Options OptionsParser::finish() const {
     if (users_ != "own" && users_ != "all")
         throw CLI::ValidationError("--users", "must be own or all; got '" + users_ + "'");
     options.all_users = users_ == "all";
+    if (!share_by_.empty() && share_by_ != "user" && share_by_ != "job")
+        throw CLI::ValidationError("--share-by", "must be user or job; got '" + share_by_ + "'");
+    options.share_by_user = share_by_.empty() ? options.all_users : share_by_ == "user";
+    if (show_others_ != "all" && show_others_ != "numbers")
+        throw CLI::ValidationError("--show-others", "must be all or numbers; got '" + show_others_ + "'");
+    options.hides_others = show_others_ == "numbers";
+    read_user_limits(options);
     const auto mps = mps_mode_from(mps_);
     if (!mps) throw CLI::ValidationError("--mps", "must be auto, on or off; got '" + mps_ + "'");
     options.mps = *mps;

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "service/kept.h"
 #include "service/log.h"
+#include "service/user_limits.h"
 
 namespace CLI {
 class App;
@@ -37,8 +38,11 @@ struct Options {
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = milliseconds(300);
     unsigned connections_per_user = 1024;
-    bool all_users = false;  ///< users other than the service's own may attach; each has lanes of their own
-    GivenOptions given;      ///< as on the command line; the next service may take them over
+    bool all_users = false;      ///< users other than the service's own may attach; each has lanes of their own
+    bool share_by_user = false;  ///< time is shared between users first
+    bool hides_others = false;   ///< users see numbers of others' jobs, not names
+    UserLimits user_limits;
+    GivenOptions given;          ///< as on the command line; the next service may take them over
 };
 
 /// For all users together: a flood must not use up the service's descriptors.
@@ -62,6 +66,7 @@ public:
 private:
     class FileReader;
     GivenOptions on_command_line() const;
+    void read_user_limits(Options& options) const;
 
     CLI::App& program_;
     std::shared_ptr<const FileReader> file_;  ///< shared with CLI11
@@ -73,6 +78,11 @@ private:
     std::string mps_ = "auto";
     std::string log_level_ = "info";
     std::string users_ = "own";
+    std::string share_by_;
+    std::string show_others_ = "all";
+    std::string user_memory_max_;
+    std::optional<double> user_weight_max_;
+    std::optional<int> user_priority_max_;
     std::optional<double> min_turn_ms_;
     double rehome_after_s_ = 0.3;
 };

@@ -27,10 +27,12 @@ namespace fs = std::filesystem;
 std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
-        "trace_limit={} rehome_after={} all_users={} connections_per_user={}",
+        "trace_limit={} rehome_after={} all_users={} connections_per_user={} share_by_user={} hides_others={} jobs_max={} "
+        "memory_max={} weight_max={} priority_max={}",
         o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
-        o.rehome_after.ns, o.all_users, o.connections_per_user);
+        o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.jobs,
+        o.user_limits.memory.count, o.user_limits.weight.value_or(-1), o.user_limits.priority.value_or(-1));
 }
 
 /// The parsed options, or why they make no sense.
@@ -111,6 +113,12 @@ const std::vector<Row> kRows = {
     {"users", "all", "\"all\"", "all_users=true"},
     {"trace-limit", "64MiB", "\"64MiB\"", "trace_limit=67108864"},
     {"connections-per-user", "16", "16", "connections_per_user=16"},
+    {"share-by", "user", "\"user\"", "share_by_user=true"},
+    {"show-others", "numbers", "\"numbers\"", "hides_others=true"},
+    {"user-jobs-max", "20", "20", "jobs_max=20"},
+    {"user-memory-max", "4GiB", "\"4GiB\"", "memory_max=4294967296"},
+    {"user-weight-max", "2.5", "2.5", "weight_max=2.5"},
+    {"user-priority-max", "3", "3", "priority_max=3"},
 };
 
 TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
@@ -179,7 +187,9 @@ TEST_F(ServiceOptionsTest, TheExampleFileHasEachOptionWithItsDefault) {
     for (const auto& [name, line] : lines) {
         const Outcome outcome = parse_file(line + "\n");
         EXPECT_EQ(outcome.error, "") << line;
-        if (name == "min-turn-ms")
+        if (name == "user-weight-max") EXPECT_EQ(outcome.options.user_limits.weight, 4) << "an example, too";
+        else if (name == "user-priority-max") EXPECT_EQ(outcome.options.user_limits.priority, 0) << "an example, too";
+        else if (name == "min-turn-ms")
             EXPECT_EQ(outcome.options.min_turn, milliseconds(5)) << "an example: no number is default";
         else EXPECT_EQ(outcome.text(), defaults) << line;
     }
@@ -252,6 +262,21 @@ TEST_F(ServiceOptionsTest, DirectoriesFollowTheEnvironment) {
     EXPECT_EQ(os::default_state_directory(), "/tmp/salus-" + std::to_string(::getuid()));
     ::setenv("SALUS_STATE", "/somewhere/else", 1);
     EXPECT_EQ(os::default_state_directory(), "/somewhere/else");
+}
+
+TEST_F(ServiceOptionsTest, TimeIsSharedByUserWhereThereAreSeveralAndElseWeightsAreLimited) {
+    const auto has = [&](const std::vector<std::string>& arguments, const std::string& shows) {
+        const std::string text = parse(arguments).text();
+        EXPECT_NE((text + " ").find(shows + " "), std::string::npos) << text;
+    };
+    has({}, "share_by_user=false");
+    has({}, "weight_max=-1 priority_max=-1");
+    has({"--users", "all"}, "share_by_user=true");
+    has({"--users", "all"}, "weight_max=-1 priority_max=-1");
+    has({"--users", "all", "--share-by", "job"}, "share_by_user=false");
+    has({"--users", "all", "--share-by", "job"}, "weight_max=1 priority_max=0");
+    has({"--users", "all", "--share-by", "job", "--user-weight-max", "8"}, "weight_max=8 priority_max=0");
+    has({"--share-by", "job"}, "weight_max=-1 priority_max=-1");
 }
 
 // ------------------------------------------------------------------------------------------------------ the last service
@@ -329,6 +354,12 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"users", {"some", "everybody"}},
         {"trace-limit", {"0", "-5", "lots"}},
         {"connections-per-user", {"0", "-1", "4097", "many", "1.5"}},
+        {"share-by", {"users", "Job"}},
+        {"show-others", {"none", "names"}},
+        {"user-jobs-max", {"-1", "many", "1.5"}},
+        {"user-memory-max", {"0", "12", "lots", "-1GiB"}},
+        {"user-weight-max", {"0", "-1", "1e9", "heavy", "nan"}},
+        {"user-priority-max", {"1000001", "-1000001", "1.5", "high"}},
     };
     for (const auto& row : rows) {
         for (const std::string& value : row.values) {

@@ -34,6 +34,14 @@ history::Figures RunHistory::recall(unsigned uid, history::CommandKeys keys) {
     return {};
 }
 
+Result<std::vector<history::Record>> RunHistory::list(std::optional<unsigned> uid) {
+    return store_ ? store_->list(uid) : std::vector<history::Record>{};
+}
+
+Result<std::uint64_t> RunHistory::clear(std::optional<unsigned> uid, std::string_view part) {
+    return store_ ? store_->clear(uid, part) : std::uint64_t{0};
+}
+
 void RunHistory::record(history::Run run) {
     if (!store_ || run.keys.command == 0) return;
     run.ended_at_s = os::unix_time_s();

@@ -1,8 +1,12 @@
 // The service's access to the history of runs. Errors of the file are logged; the service then runs without these figures.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "history/store.h"
 
@@ -17,6 +21,10 @@ public:
 
     /// Figures of earlier runs; zeros: nothing is known.
     history::Figures recall(unsigned uid, history::CommandKeys keys);
+    /// The records of one user, or of all.
+    Result<std::vector<history::Record>> list(std::optional<unsigned> uid);
+    /// Forgets commands that contain `part`. Returns their number.
+    Result<std::uint64_t> clear(std::optional<unsigned> uid, std::string_view part);
     /// Records a run that ends now.
     void record(history::Run run);
 

@@ -86,7 +86,7 @@ Server::Server(const Options& options, Devices devices)
     : options_(options),
       history_(options.state),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      jobs_(options.state + "/next-job"),
+      jobs_(options.state + "/next-job", options.hides_others),
       started_(os::now()),
       hang_up_stops_(static_cast<bool>(os::open_file("/dev/tty", os::Open::kRead))),
       unclaimed_(read_kept(options.state).jobs) {
@@ -272,6 +272,11 @@ void Server::step(Instant limit) {
             case Watch::kSignals: hear_signals(); break;
             case Watch::kProcess: forget_process(id); break;
             case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
+            case Watch::kTrace:
+                if (const auto found = connections_.find(id); found != connections_.end() && found->second.trace) {
+                    if (!found->second.trace->go_on()) found->second.trace.reset();
+                }
+                break;
             case Watch::kConnection:
                 if (const auto found = connections_.find(id); found != connections_.end()) read_from(found->second);
                 break;
@@ -376,6 +381,7 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto* attach = std::get_if<wire::Attach>(&received.message))
         return this->attach(connection, received, *attach);
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
+    if (std::holds_alternative<wire::CopyTrace>(received.message)) return stream_trace(connection);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
     refuse(connection, "an unexpected message");
@@ -386,6 +392,21 @@ bool Server::answer(Connection& connection, const wire::Command& command) {
     const Reply reply = this->command(connection, command);
     keep();  // before anybody hears that it is done
     return send_reply(connection, reply) && tell_end(connection);
+}
+
+/// The trace of the first device, piece by piece, whenever the reader can take more.
+bool Server::stream_trace(Connection& connection) {
+    auto ends = os::make_socket_pair();
+    if (connection.trace || !ends) return send_reply(connection, {false, "the trace cannot be sent now"});
+    devices_.front()->journal().trace().flush();
+    const TraceFile& trace = devices_.front()->journal().trace();
+    const unsigned uid = connection.peer.uid;
+    connection.trace =
+        std::make_unique<TraceStream>(trace.pieces(),
+                                      TraceView(uid, options_.hides_others && uid != 0), std::move(ends->first));
+    const int descriptors[] = {ends->second.get()};
+    return watch(connection.trace->socket(), Watch::kTrace, connection.id, EPOLLOUT) &&
+           wire::send(connection.socket.get(), wire::Answer{1, 0}, descriptors);
 }
 
 /// If it waits for the end of a job that has ended. False: it is gone.
@@ -432,7 +453,12 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     }
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
+    if (const std::string why = why_no_new_job(connection.peer.uid, attach.job); !why.empty()) return turn_away(why);
     wire::Attach checked = attach;
+    if (const UserLimits& limits = options_.user_limits; limits.apply_to(connection.peer.uid)) {
+        checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
+        checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
+    }
     const std::uint32_t number = attach.job != 0 ? attach.job : kept_number_of(session->process, session->uid);
     Job& job = jobs_.add(number, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
@@ -454,7 +480,22 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     return true;
 }
 
+/// A process that attaches without `salus run` cannot wait to start: it is there. Empty: it may attach.
+std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) const {
+    const unsigned most = options_.user_limits.jobs;
+    if (job != 0 || most == 0 || !options_.user_limits.apply_to(uid)) return "";
+    const auto has = std::ranges::count_if(jobs_, [&](const auto& entry) { return entry.second.uid == uid; });
+    if (has < static_cast<std::ptrdiff_t>(most)) return "";
+    return fmt::format("user {} has {} jobs, and --user-jobs-max allows no more", uid, has);
+}
+
 bool Server::run_job(Connection& connection, const wire::Run& run) {
+    // One that already runs keeps its place; its clients get what the limits allow.
+    const std::string why_not = options_.user_limits.why_not(connection.peer.uid, run.weight, run.priority);
+    if (run.runs == 0 && !why_not.empty()) {
+        wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why_not), 1});
+        return false;
+    }
     Job& job = jobs_.add(run.job, run.name.view(), connection.peer.uid, os::now());
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
@@ -476,16 +517,17 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     running.device = wire::Text<16>(device.traits().name);
     running.gpu = wire::Text<64>(device.identity());
     const bool offered = !device.mps_for_new_jobs().empty();
-    job.joins_mps = job.joins_mps || (offered && jobs_.on_mps_of(device.id()) < Mps::kClientsMax);
+    job.joins_mps = job.joins_mps || (offered && may_join_mps(::getuid(), job.uid, jobs_.on_mps_of(device.id())));
     if (offered && !job.joins_mps) {
-        log(LogLevel::kWarning, "job {} ({}) runs without MPS, which takes at most {} jobs", job.id, job.name,
-            Mps::kClientsMax);
+        log(LogLevel::kWarning, "job {} ({}) runs without MPS, which takes at most {} jobs, and of user {} only", job.id,
+            job.name, Mps::kClientsMax, ::getuid());
     }
     if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
     job.took_part = true;
-    const bool starts =
-        device.shell().announce({JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0});
+    const bool starts = device.shell().announce(
+        {JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0, job.uid});
     running.waits = starts ? 0 : 1;
+    if (!starts) running.reason = wire::Text<32>(name_of(device.engine().why_waits_to_start(JobId{job.id})));
     return wire::send(connection.socket.get(), running);
 }
 

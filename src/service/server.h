@@ -16,6 +16,7 @@
 #include "service/options.h"
 #include "service/run_history.h"
 #include "service/shared_device.h"
+#include "service/trace_view.h"
 #include "shell/shell.h"
 #include "status/status.h"
 #include "wire/framing.h"
@@ -53,14 +54,15 @@ public:
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
 
 private:
-    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps };
+    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps, kTrace };
     struct Connection {
         ConnectionId id = 0;
         os::Descriptor socket;
         os::Peer peer;
-        ClientHandle client;              ///< if it attached
-        std::uint32_t job = 0;            ///< if it is a runner's
-        std::uint32_t awaits_end_of = 0;  ///< the job, if it has asked
+        ClientHandle client;                 ///< if it attached
+        std::uint32_t job = 0;               ///< if it is a runner's
+        std::uint32_t awaits_end_of = 0;     ///< the job, if it has asked
+        std::unique_ptr<TraceStream> trace;  ///< if it has asked for one
     };
 
     /// The descriptors of an attached client. They are kept until its session ends, even if its connection is closed before.
@@ -103,6 +105,7 @@ private:
     void read_from(Connection& connection);
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
+    std::string why_no_new_job(unsigned uid, std::uint32_t job) const;
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
     void end_job(const Connection& connection, const wire::Ended& ended);
@@ -122,6 +125,7 @@ private:
     static void refuse(const Connection& connection, const std::string& why);
     bool answer(Connection& connection, const wire::Command& command);
     bool tell_end(Connection& connection);
+    bool stream_trace(Connection& connection);
     void drop_ended_jobs();
 
     // ---- what the next service takes over ----
@@ -134,6 +138,7 @@ private:
     Result<std::string> reload();
 
     // ---- commands.cpp ----
+    bool may_see(unsigned uid, std::uint32_t id);
     Job* to_be_told_of(const Session& session);
     Instant next_long_wait();
     void tell_long_waits();
@@ -157,7 +162,9 @@ private:
     Reply obey(Job& job, const wire::ResumeJob&);
     Reply change(Job& job, const shell::UserSettings& said);
     Reply obey(Job& job, const wire::KillJob& wanted);
-    Reply obey(Job& job, const wire::SetJob& message);
+    Reply obey(const os::Peer& peer, Job& job, const wire::SetJob& message);
+    Reply obey(const os::Peer& peer, const wire::AskHistory&);
+    Reply obey(const os::Peer& peer, const wire::ClearHistory& wanted);
     static bool owned_by(const os::Peer& peer);
     Reply for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act);
     Status status_for(const os::Peer& peer) const;

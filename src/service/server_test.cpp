@@ -305,7 +305,7 @@ protected:
         run.job = job;
         run.command_key = command;
         run.program_key = program;
-        run.command = wire::Text<160>("train");
+        run.command = wire::Text<148>("train");
         auto runner = connect();
         runner->say(run);
         step();

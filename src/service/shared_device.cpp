@@ -44,6 +44,7 @@ SharedDevice::SharedDevice(DeviceId id, const Options& options, std::unique_ptr<
       directory_(directory_of(options, id)),
       lanes_option_(options.lanes),
       mps_mode_(options.mps),
+      all_users_(options.all_users),
       memory_(std::move(memory)),
       settings_(settings_from(options, *memory_)),
       journal_(directory_, options.trace_limit, format_header(settings_.engine, options.policy)),
@@ -87,11 +88,13 @@ std::vector<int> SharedDevice::strangers() const {
 std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) {
     const Policy& policy = engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
-    const auto wants = [&](MpsMode mode) {
-        return wants_mps(mode, lanes_option_, opens_lanes ? 2 : 1, traits().has_contexts);
+    const auto wants = [&](MpsMode mode, bool all_users) {
+        return wants_mps(mode, lanes_option_, opens_lanes ? 2 : 1, traits().has_contexts, all_users);
     };
-    const bool offered = std::exchange(offers_mps_, wants(mps_mode_)) && mps_;
-    if (!offers_mps_ && wants(MpsMode::kAuto))
+    const bool offered = std::exchange(offers_mps_, wants(mps_mode_, all_users_)) && mps_;
+    if (!offers_mps_ && all_users_ && wants(MpsMode::kAuto, false))
+        return "MPS serves one user, so a service for all users does without: lanes take turns on the GPU";
+    if (!offers_mps_ && wants(MpsMode::kAuto, false))
         return "the service was started with --mps off: lanes take turns on the GPU until it restarts without that option";
     if (!offers_mps_ || offered) return "";
     if (!mps_) {

@@ -89,6 +89,7 @@ private:
     const std::string directory_;  ///< for its files
     unsigned lanes_option_;
     const MpsMode mps_mode_;
+    const bool all_users_;
     std::unique_ptr<device::LaneMemory> memory_;
     const shell::Settings settings_;
     MonotonicClock clock_;

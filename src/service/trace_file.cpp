@@ -86,7 +86,15 @@ bool TraceFile::open() {
 void TraceFile::begin_piece() {
     if (!file_) return;
     if (!rename_pieces()) return file_.reset();
+    ++older_;
     open();
+}
+
+std::vector<std::string> TraceFile::pieces() const {
+    std::vector<std::string> paths;
+    for (unsigned number = older_; number > 0; --number) paths.push_back(piece(number));
+    paths.push_back(current_);
+    return paths;
 }
 
 void TraceFile::record(const Event& event, Instant at, std::span<const Action> actions) {

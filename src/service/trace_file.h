@@ -37,6 +37,8 @@ public:
     bool recording() const { return static_cast<bool>(file_); }
     const std::string& current_path() const { return current_; }
     std::string previous_path() const { return piece(1); }
+    /// The files of this trace that there may be, oldest first.
+    std::vector<std::string> pieces() const;
     Bytes written() const { return written_; }
 
     static constexpr int kPiecesPerLimit = 8;
@@ -65,6 +67,7 @@ private:
     os::Descriptor file_;
     std::vector<std::variant<Record, std::string>> pending_;
     Bytes written_;             ///< to the current piece
+    unsigned older_ = 0;        ///< pieces of this trace, without the current one
     Instant ends_at_ = kNever;  ///< the current piece
 };
 

@@ -288,7 +288,7 @@ bool Shell::announce(const Announcement& a) {
     tell_progress_of_holders();
     // The figure comes from what a client once wrote on its page.
     const Bytes persistent = in_range(static_cast<std::uint64_t>(a.persistent.count)) ? a.persistent : Bytes{};
-    feed(event::Announce{a.job, persistent, a.runs, a.waited});
+    feed(event::Announce{a.job, persistent, a.runs, a.waited, UserId{a.uid}});
     runners_[a.job] = a.runner;
     return !engine_.starts().waits(a.job);
 }

@@ -124,6 +124,7 @@ public:
         Bytes persistent;         ///< P of an earlier run; 0: not known
         bool runs = false;        ///< its process was started under an earlier service
         bool waited = false;      ///< it waited to start under an earlier service
+        unsigned uid = 0;
     };
     /// True: the job's process may start at once, or already runs. Else its runner gets Start later.
     bool announce(const Announcement& announcement);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -40,6 +41,7 @@ void Checkers::after_event(const Event& event, Instant now, std::span<const Acti
     check_memory(event, s);
     check_crews(event, actions, s);
     check_lanes(event, s);
+    check_users(s);
     check_iterations(event, s);
     check_denials(actions, s);
     check_work_conservation(s);
@@ -167,6 +169,19 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
     SALUS_CHECK(lanes_max == 0 || running <= std::max<std::size_t>(lanes_max, lanes_excuse_), "more lanes run than allowed");
 }
 
+// If time is shared by user, one user has the device at a time. A client that ran when that began, or that was stopped, runs
+// on to its boundary, and is asked for its turn meanwhile.
+void Checkers::check_users(const Simulation& s) {
+    if (!s.engine().one_user_at_a_time()) return;
+    std::optional<UserId> user;
+    for (const Client* client : s.engine().clients()) {
+        const bool in_turns = client->lane != kNoLane && !is_beside(s, *client);
+        if (!in_turns || !client->holds() || client->stopped || client->stalled || client->yield_asked) continue;
+        SALUS_CHECK(user.value_or(client->facts.user) == client->facts.user, "two users have the device at once");
+        user = client->facts.user;
+    }
+}
+
 bool Checkers::are_mates(std::size_t a, std::size_t b, const Simulation& s) const {
     return a != b && joined_.contains(a) && joined_.contains(b) && s.jobs()[a].crew == s.jobs()[b].crew;
 }
@@ -231,7 +246,7 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
         }
         const auto* deny = std::get_if<action::Deny>(&action);
         if (!deny) continue;
-        if (anybody_stopped(s)) continue;
+        if (anybody_stopped(s) || deny->need > deny->capacity) continue;
         Bytes unmovable;
         for (std::size_t i = 0; i < s.clients().size(); ++i) {
             const SimulatedClient& c = s.clients()[i];
@@ -259,8 +274,17 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
     const unsigned lanes_max = s.engine().options().lanes_max;
     const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max);
+    // If one user has the device at a time, clients of another keep it waiting, because they run or have the next turn.
+    const auto is_anothers = [&](const Client* client, const Client* other) {
+        const bool in_turns = (other->lane != kNoLane || other->accompanies) && !is_beside(s, *other);
+        const bool runs = other->holds() && !other->stopped && !other->stalled;
+        return other->facts.user != client->facts.user && in_turns && (runs || other->turn() == Turn::kReady);
+    };
+    const bool by_user = engine.one_user_at_a_time() && running > 0;
     for (const Client* client : engine.clients()) {
         if (held_back && !is_beside(s, *client)) continue;
+        const auto keeps_it_out = [&](const Client* other) { return is_anothers(client, other); };
+        if (by_user && !is_beside(s, *client) && std::ranges::any_of(engine.clients(), keeps_it_out)) continue;
         if (client->lane == kNoLane || client->residency() != Residency::kResident || client->stopped) continue;
         if (!client->mapped || client->turn() != Turn::kReady) continue;
         if (engine.lanes().find(client->lane)->holder != kNoClient) continue;
@@ -352,7 +376,9 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
         // A client that cannot be paged may keep others out as long as it lives. They catch up afterwards.
         const bool kept_out = !all_pageable && (!lane || s.engine().options().paging);
-        const bool excused = kept_out || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
+        const bool over_limit = engine.is_over_limit(*client);
+        const bool excused =
+            kept_out || over_limit || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
         if (std::exchange(waits_[i].excused, excused) || excused) waits_[i].since = s.now();
         const Duration stays = s.engine().options().paging ? (stay + answers) * (present * 8) : answers;
         waits_[i].bound = std::max(waits_[i].bound, seconds(5) + (round + least_turns) * 8 + stays +

@@ -24,6 +24,7 @@ public:
 private:
     void check_memory(const Event& event, const Simulation& s);
     void check_lanes(const Event& event, const Simulation& s);
+    static void check_users(const Simulation& s);
     void check_iterations(const Event& event, const Simulation& s);
     void check_denials(std::span<const Action> actions, const Simulation& s) const;
     void check_work_conservation(const Simulation& s) const;

@@ -24,6 +24,7 @@ void Simulation::announce(ClientId id) {
     announcement.persistent = jobs_[index_of(id)].states_length ? jobs_[index_of(id)].persistent : Bytes{};
     announcement.runs = runner.started;
     announcement.waited = runner.waits;
+    announcement.uid = static_cast<std::uint32_t>(jobs_[index_of(id)].user);
     bool starts = false;
     with_shell([&] { starts = shell_->announce(announcement); });
     runner.waits = !starts;

@@ -43,6 +43,11 @@ public:
         }
     }
 
+    /// The engine forgets the time that the client's user has had.
+    void forget_time_of_user_of(ClientId id) {
+        if (Client* client = engine_.clients_.find(id)) engine_.set_account_time(*client->account, 0);
+    }
+
     void forget_budget() { engine_.gates_.closed_.spans_.clear(); }
 
 private:

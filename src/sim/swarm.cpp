@@ -24,7 +24,7 @@ public:
                   .time_sliced = true,
                   .starvation_free = true}) {}
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, static_cast<double>(client.sequence)};
+        return {.order = static_cast<double>(client.sequence)};
     }
 };
 
@@ -33,7 +33,7 @@ class Dreamer final : public Policy {
 public:
     Dreamer() : Policy({.name = "dreamer", .good_for = "the tests", .bad_at = "everything"}) {}
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, static_cast<double>(client.sequence)};
+        return {.order = static_cast<double>(client.sequence)};
     }
     ClientId choose(Candidates candidates, const Situation& now) const override {
         return now.now.ns % 7 == 0 ? ClientId(index_of(candidates.front()->id) + 1000) : candidates.front()->id;
@@ -45,7 +45,7 @@ class Divider final : public Policy {
 public:
     Divider() : Policy({.name = "divider", .good_for = "the tests", .bad_at = "everything", .time_sliced = true}) {}
     Rank rank(const ClientFacts& client, const Situation&) const override {
-        return {0, client.iterations_done > 3 ? std::numeric_limits<double>::quiet_NaN() : client.attained.seconds()};
+        return {.order = client.iterations_done > 3 ? std::numeric_limits<double>::quiet_NaN() : client.attained.seconds()};
     }
 };
 
@@ -130,6 +130,15 @@ void draw_limits(std::uint64_t seed, Scenario& scenario) {
     disturbances.push_back(change);
     std::stable_sort(disturbances.begin(), disturbances.end(),
                      [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+}
+
+/// Time is shared by user, or a user has limits. From its own source, too.
+void draw_users(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0x9e3779b97f4a7c15ull + 0x5851f42d);
+    EngineOptions& engine = scenario.options.engine;
+    engine.share_by_user = random.chance(0.4);
+    if (random.chance(0.2)) engine.user_jobs_max = 1 + static_cast<unsigned>(random.below(3));
+    if (random.chance(0.2)) engine.user_memory_max = mebibytes_of(engine.capacity.mib() * random.between(0.3, 0.9));
 }
 
 /// Draws the disturbances and their times.
@@ -222,6 +231,7 @@ std::span<const Canary> all_canaries() {
                                      Canary{"closes-every-gate", nullptr, Fault::kClosesEveryGate},
                                      Canary{"forgets-budget", nullptr, Fault::kForgetsBudget},
                                      Canary{"loses-answer", nullptr, Fault::kLosesAnswer},
+                                     Canary{"forgets-user", nullptr, Fault::kForgetsUser},
                                      Canary{"forgets-crew", nullptr, Fault::kForgetsCrew},
                                      Canary{"mixes-crews", nullptr, Fault::kMixesCrews}};
     return canaries;
@@ -264,6 +274,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     scenario.policy = &draw_policy(random);
     for (const std::uint32_t crew : {1u, 2u}) draw_crew(seed, crew, scenario);
     draw_limits(seed, scenario);
+    draw_users(seed, scenario);
     return scenario;
 }
 

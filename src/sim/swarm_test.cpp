@@ -128,7 +128,7 @@ TEST_F(Swarm, CrewsRunTogether) {
 }
 
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 21u) << "three policies, eleven faults of shell and protocol, seven of the engine";
+    ASSERT_EQ(all_canaries().size(), 22u) << "three policies, eleven faults of shell and protocol, eight of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;

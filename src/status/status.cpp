@@ -35,7 +35,7 @@ constexpr double kLongest_s = 9e9;
 template <typename T>
 concept Id = std::same_as<T, ClientId> || std::same_as<T, LaneId> || std::same_as<T, UserId>;
 /// Of `kNo...`, which is left out.
-constexpr bool is_none(UserId) { return false; }
+constexpr bool is_none(UserId id) { return id == kNoUser; }
 constexpr bool is_none(ClientId id) { return id == kNoClient; }
 constexpr bool is_none(LaneId id) { return id == kNoLane; }
 
@@ -243,6 +243,11 @@ void list(Fields& fields, S& activity) {
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
+template <typename Fields, Some<StartWait> S>
+void list(Fields& fields, S& wait) {
+    fields("start_waits_for", wait.reason);
+}
+
 template <typename Fields, Some<JobEnd> S>
 void list(Fields& fields, S& end) {
     fields("ended_unix_s", end.at_unix_s);
@@ -261,6 +266,7 @@ void list(Fields& fields, S& job) {
     fields.seconds("elapsed_s", job.elapsed);
     fields("command", job.command);
     fields("state", job.state);
+    fields.among("start_waits_for", job.start_wait);
     fields("log", job.log);
     fields.among("iterations", job.activity);
     fields.among("ended_unix_s", job.end);
@@ -373,7 +379,7 @@ std::string_view text_of(const std::optional<WaitReason>& reason) {
 }
 
 std::optional<WaitReason> wait_reason_from(std::string_view text) {
-    for (auto i = static_cast<unsigned>(WaitReason::kNothing); i <= static_cast<unsigned>(WaitReason::kRefused); ++i) {
+    for (auto i = static_cast<unsigned>(WaitReason::kNothing); i <= static_cast<unsigned>(WaitReason::kUserJobs); ++i) {
         const std::optional reason = static_cast<WaitReason>(i);
         if (text_of(reason) == text) return reason;
     }

@@ -95,6 +95,11 @@ struct Activity {
     double memory_time_gib_s = 0;
 };
 
+/// Why a job that has no client yet does not start.
+struct StartWait {
+    std::optional<WaitReason> reason;  ///< nothing: one that this version does not know
+};
+
 /// How a job has ended.
 struct JobEnd {
     std::int64_t at_unix_s = 0;
@@ -106,16 +111,17 @@ struct JobStatus {
     std::uint32_t job = 0;
     ClientId client = kNoClient;
     std::string name;
-    int pid = 0;  ///< of the client; of `salus run` if there is none yet
-    UserId user{};
+    int pid = 0;            ///< of the client; of `salus run` if there is none yet
+    UserId user = kNoUser;  ///< kNoUser: hidden from the viewer
     std::string user_name;  ///< the command line looks it up: that may take long, and the service must not wait
     Duration attached;      ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
     Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
     std::string command;  ///< of `salus run`; for the job's user and root only
     std::string log;      ///< path, if it was detached
-    std::optional<Activity> activity;  ///< of a client that the engine knows
-    std::optional<JobEnd> end;         ///< of a job that has ended
+    std::optional<StartWait> start_wait;  ///< of a job that must not start yet
+    std::optional<Activity> activity;     ///< of a client that the engine knows
+    std::optional<JobEnd> end;            ///< of a job that has ended
 };
 
 // ----------------------------------------------------------------------------------------------------------- service
@@ -124,7 +130,7 @@ struct LaneStatus {
     LaneId lane = kNoLane;
     Bytes size;
     Bytes charge;
-    UserId user{};
+    UserId user = kNoUser;  ///< kNoUser: hidden from the viewer
     ClientId holder = kNoClient;
 };
 

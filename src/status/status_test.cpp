@@ -83,6 +83,7 @@ Status full_status() {
     starting.job = 4;
     starting.name = "late";
     starting.pid = 43;
+    starting.user = kRoot;
     starting.attached = milliseconds(500);
     starting.state = JobState::kStarting;
     status.jobs.push_back(starting);
@@ -91,6 +92,18 @@ Status full_status() {
     ended.end = {1'700'000'000, 130};
     status.ended.push_back(ended);
     return status;
+}
+
+TEST(Status, AJobThatMayNotStartYetSaysWhyAndAHiddenUserIsLeftOut) {
+    JobStatus job;
+    EXPECT_FALSE(to_json(job).contains("start_waits_for") || to_json(job).contains("uid"));
+    job.start_wait = StartWait{WaitReason::kUserJobs};
+    job.user = kRoot;
+    const json written = to_json(job);
+    EXPECT_EQ(written["start_waits_for"], "user-jobs");
+    EXPECT_EQ(job_status_from(written).start_wait->reason, WaitReason::kUserJobs);
+    EXPECT_EQ(job_status_from(written).user, kRoot);
+    EXPECT_EQ(job_status_from(json::object()).user, kNoUser);
 }
 
 // Users' scripts read this: if keys or their meaning change, so does kSchemaVersion.

@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 6;
+inline constexpr std::uint16_t kVersion = 7;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -112,6 +112,7 @@ struct Welcome {
 struct Sorry {
     static constexpr std::uint16_t kType = 21;
     Text<256> why;
+    std::uint32_t users_mistake = 0;  ///< 1: of `salus run`: its command must not start without sharing either
 };
 /// Descriptors: the next pieces of the lane's memory. If `first` is 0, the lane has new memory: release the old pieces. Such
 /// a message may carry no piece yet.
@@ -178,7 +179,9 @@ struct Run {
     std::uint16_t waited = 0;       ///< 1: it waited for Start when the last service went away
     std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the history does not record the run
     std::uint64_t program_key = 0;
-    Text<160> command;  ///< for display, cut to fit
+    double weight = 1;  ///< as its clients will say; checked before the command starts
+    std::int32_t priority = 0;
+    Text<148> command;  ///< for display, cut to fit
 };
 struct Running {
     static constexpr std::uint16_t kType = 41;
@@ -186,7 +189,8 @@ struct Running {
     Text<16> device;
     Text<64> gpu;
     Text<128> mps;            ///< the directory of MPS's pipes; empty: the job must not use MPS
-    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes
+    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes ...
+    Text<32> reason = {};     ///< ... and why, as in the status
 };
 /// There is room on the device for the job's process.
 struct Start {
@@ -269,6 +273,20 @@ struct WaitJob {
     static constexpr std::uint16_t kType = 59;
     JobReference job;
 };
+/// The answer is the caller's part of the history, as JSON (history/records_json.h); root's is all of it.
+struct AskHistory {
+    static constexpr std::uint16_t kType = 60;
+};
+/// For those who cannot read the trace's file. Descriptor of the answer: a socket, which brings the trace in packets as the
+/// caller may see it, and then its end.
+struct CopyTrace {
+    static constexpr std::uint16_t kType = 62;
+};
+/// Forgets the caller's commands that contain this text; empty: all. The answer is {"cleared": their number}.
+struct ClearHistory {
+    static constexpr std::uint16_t kType = 61;
+    Text<256> part;
+};
 /// Descriptor: a file with the answer, as JSON, or with one line that says why not.
 struct Answer {
     static constexpr std::uint16_t kType = 43;
@@ -279,11 +297,12 @@ struct Answer {
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
                              Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
-                             ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
+                             ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, AskHistory,
+                             ClearHistory, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
-                             SetJob, WaitJob>;
+                             SetJob, WaitJob, AskHistory, ClearHistory>;
 
 Message message_of(const Command& command);
 /// Nothing if the message is not a command.

@@ -33,7 +33,7 @@ auto fields(const Leave&) { return std::tuple(); }
 auto fields(const Class& m) { return std::tuple(m.interactive, m.reason); }
 auto fields(const JoinCrew& m) { return std::tuple(m.crew); }
 auto fields(const Welcome& m) { return std::tuple(m.client, m.capacity, shown(m.device), shown(m.gpu)); }
-auto fields(const Sorry& m) { return std::tuple(shown(m.why)); }
+auto fields(const Sorry& m) { return std::tuple(shown(m.why), m.users_mistake); }
 auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
 auto fields(const MapLane& m) { return std::tuple(m.lane, m.version, m.size); }
 auto fields(const UnmapLane& m) { return std::tuple(m.lane, m.version); }
@@ -46,9 +46,12 @@ auto fields(const Arm& m) { return std::tuple(m.gates, m.requests); }
 auto fields(const Interrupted&) { return std::tuple(); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
-    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited);
+    return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited, m.weight,
+                      m.priority);
 }
-auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits); }
+auto fields(const Running& m) {
+    return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits, shown(m.reason));
+}
 auto fields(const Start&) { return std::tuple(); }
 auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
@@ -64,6 +67,9 @@ auto fields(const SetJob& m) {
     return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations, m.interactive);
 }
 auto fields(const WaitJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const AskHistory&) { return std::tuple(); }
+auto fields(const ClearHistory& m) { return std::tuple(shown(m.part)); }
+auto fields(const CopyTrace&) { return std::tuple(); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
 /// One of each, with no field at its default.
@@ -86,9 +92,11 @@ std::vector<Message> examples() {
     run.name = Text<64>("söze");
     run.log = Text<256>("/home/a b/log");
     run.waited = 1;
+    run.weight = 2.5;
+    run.priority = -4;
     run.command_key = kLarge;
     run.program_key = kLarge + 1;
-    run.command = Text<160>("python train.py --lr 0.1");
+    run.command = Text<148>("python train.py --lr 0.1");
     const JobReference job{3, Text<64>("söze")};
     return {attach,
             Acknowledge{1, 0xfffffff0u},
@@ -101,7 +109,7 @@ std::vector<Message> examples() {
             Class{1, 7},
             JoinCrew{8},
             Welcome{5, kLarge, Text<16>("cuda"), Text<64>("GPU-1")},
-            Sorry{Text<256>("another user's")},
+            Sorry{Text<256>("another user's"), 1},
             LanePieces{3, 4},
             MapLane{3, 4, kLarge},
             UnmapLane{3, 4},
@@ -113,7 +121,7 @@ std::vector<Message> examples() {
             Arm{1, 0},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1, Text<32>("user-jobs")},
             Start{},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Interrupted{},
@@ -128,6 +136,9 @@ std::vector<Message> examples() {
             KillJob{job, 1},
             SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge, 1},
             WaitJob{job},
+            AskHistory{},
+            ClearHistory{Text<256>("train.py")},
+            CopyTrace{},
             Answer{1, kLarge}};
 }
 

@@ -1,0 +1,74 @@
+#include "history/records_json.h"
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/client_class.h"
+
+namespace salus::history {
+namespace {
+
+using nlohmann::json;
+
+template <typename T>
+void read(const json& row, const char* key, T& value) {
+    const auto found = row.find(key);
+    if (found == row.end()) return;
+    const bool is_text = std::is_same_v<T, std::string>;
+    if (is_text ? found->is_string() : found->is_number()) value = found->get<T>();
+}
+
+Duration seconds_in(const json& row, const char* key) {
+    constexpr double kLongest_s = 9e9;
+    double time_s = 0;
+    read(row, key, time_s);
+    return time_s >= 0 && time_s <= kLongest_s ? seconds_of(time_s) : Duration{};
+}
+
+}  // namespace
+
+json records_json(const std::vector<Record>& records) {
+    json rows = json::array();
+    for (const Record& record : records) {
+        const Run& run = record.last;
+        rows.push_back({{"command", run.command},
+                        {"user", run.uid},
+                        {"runs", record.runs},
+                        {"iterations", run.figures.iterations},
+                        {"iteration_s", run.figures.iteration_time.seconds()},
+                        {"persistent", run.figures.persistent.count},
+                        {"ephemeral", run.figures.ephemeral.count},
+                        {"class", name_of_class(run.figures.interactive)},
+                        {"took_s", run.took.seconds()},
+                        {"ended_at_s", run.ended_at_s},
+                        {"status", run.status}});
+    }
+    return rows;
+}
+
+std::vector<Record> records_from(const json& document) {
+    std::vector<Record> records;
+    if (!document.is_array()) return records;
+    for (const json& row : document) {
+        if (!row.is_object()) continue;
+        Record& record = records.emplace_back();
+        Run& run = record.last;
+        std::string job_class;
+        read(row, "command", run.command);
+        read(row, "user", run.uid);
+        read(row, "runs", record.runs);
+        read(row, "iterations", run.figures.iterations);
+        run.figures.iteration_time = seconds_in(row, "iteration_s");
+        read(row, "persistent", run.figures.persistent.count);
+        read(row, "ephemeral", run.figures.ephemeral.count);
+        read(row, "class", job_class);
+        run.figures.interactive = job_class == name_of_class(true);
+        run.took = seconds_in(row, "took_s");
+        read(row, "ended_at_s", run.ended_at_s);
+        read(row, "status", run.status);
+    }
+    return records;
+}
+
+}  // namespace salus::history

@@ -1,0 +1,36 @@
+#include "service/hide_from.h"
+
+#include <algorithm>
+
+namespace salus::service {
+
+void hide_from(unsigned uid, Status& status, bool only_numbers) {
+    if (uid == 0) return;
+    const UserId viewer{uid};
+    // A job that has left, or is not in the list, may be anybody's.
+    const auto is_own = [&](std::uint32_t number) {
+        return std::ranges::any_of(status.jobs,
+                                   [&](const JobStatus& row) { return row.job == number && row.user == viewer; });
+    };
+    for (JobStatus& row : status.jobs) {
+        if (!only_numbers) break;
+        if (row.activity && row.activity->wait.behind && !is_own(row.activity->wait.behind->job))
+            row.activity->wait.behind->name.clear();
+    }
+    for (auto* rows : {&status.jobs, &status.ended}) {
+        for (JobStatus& row : *rows) {
+            if (row.user == viewer) continue;
+            row.command.clear();
+            row.log.clear();
+            if (!only_numbers) continue;
+            row.name.clear();
+            row.user = kNoUser;
+            row.pid = 0;
+        }
+    }
+    for (LaneStatus& lane : status.service.lanes) {
+        if (only_numbers && lane.user != viewer) lane.user = kNoUser;
+    }
+}
+
+}  // namespace salus::service
