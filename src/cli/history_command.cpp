@@ -1,26 +1,19 @@
 // salus history: lists and clears the record of commands that have run. Works on the file itself and needs no service.
-#include <unistd.h>
-
-#include <filesystem>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "cli/history_file.h"
 #include "cli/history_view.h"
-#include "cli/service_link.h"
 #include "history/store.h"
 #include "os/clock.h"
-#include "os/places.h"
 
 namespace salus::cli {
 namespace {
-
-/// How long to wait for the file; the service writes rarely and briefly.
-constexpr Duration kPatience = seconds(2);
 
 struct HistoryArguments {
     bool json = false;
@@ -28,31 +21,10 @@ struct HistoryArguments {
     std::string part;
 };
 
-/// The file of the running service, else of the one that would be started.
-std::string history_file() {
-    std::string state = os::default_state_directory();
-    const Result<Status> status = ask_status(os::default_socket());
-    if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
-    return state + "/" + history::kFileName;
-}
-
-/// Nothing: no command has ended yet.
-std::unique_ptr<history::Store> open_store() {
-    const std::string path = trusted(history_file());
-    std::error_code error;
-    if (!std::filesystem::exists(path, error) && !error) return nullptr;
-    Result<std::unique_ptr<history::Store>> store = history::Store::open(path, kPatience);
-    if (!store) throw Failure{store.error()};
-    return std::move(store).value();
-}
-
-/// Root sees everybody's commands, as with jobs.
-std::optional<unsigned> whose() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
-
 int show(bool as_json) {
     std::vector<history::Record> records;
-    if (const auto store = open_store()) {
-        Result<std::vector<history::Record>> listed = store->list(whose());
+    if (const auto store = open_history()) {
+        Result<std::vector<history::Record>> listed = store->list(whose_history());
         if (!listed) throw Failure{listed.error()};
         records = std::move(listed).value();
     }
@@ -63,8 +35,8 @@ int show(bool as_json) {
 int clear_history(const HistoryArguments& a) {
     if (a.part.empty() != a.all) throw UsageError{"history clear: give either a part of a command or --all"};
     std::uint64_t cleared = 0;
-    if (const auto store = open_store()) {
-        const Result<std::uint64_t> done = store->clear(whose(), a.part);
+    if (const auto store = open_history()) {
+        const Result<std::uint64_t> done = store->clear(whose_history(), a.part);
         if (!done) throw Failure{done.error()};
         cleared = done.value();
     }

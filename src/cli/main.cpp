@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
     salus::cli::add_control_commands(program, action);
     salus::cli::add_wait_command(program, action);
     salus::cli::add_history_command(program, action);
+    salus::cli::add_usage_command(program, action);
     salus::cli::add_doctor_command(program, action);
     salus::cli::add_bench_command(program, action);
     salus::cli::add_sim_command(program, action);

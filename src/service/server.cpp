@@ -93,7 +93,10 @@ Server::Server(const Options& options, Devices devices)
         devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
         Shell& shell = devices_.back()->shell();
         shell.on_departure([this, &shell](const Session& session) {
-            if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell.figures_of(session));
+            Job* job = jobs_.find(session.job);
+            if (!job) return;
+            job->gone = whole_of(job->gone, shell.figures_of(session));
+            job->used_by_gone += shell.use_of(session);
         });
     }
 }
@@ -487,12 +490,15 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     if (!known || known->runner_connection != connection.id) return;
     Job& job = *known;
     RunFigures figures = job.gone;
-    for (const ClientOn& client : clients_of(job.id))
+    RunUse use = job.used_by_gone;
+    for (const ClientOn& client : clients_of(job.id)) {
         figures = whole_of(figures, client.shell().figures_of(*client.session));
+        use += client.shell().use_of(*client.session);
+    }
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
     job.exit_status = ended.status;
     job.took = took;
-    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
+    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status, use});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);
 }

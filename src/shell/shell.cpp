@@ -495,6 +495,12 @@ RunFigures Shell::figures_of(const Session& session) const {
     return figures;
 }
 
+RunUse Shell::use_of(const Session& session) const {
+    const Client* client = engine_.find(session.id);
+    const Instant at = now();
+    return {static_cast<double>(busy_ns_of(session, at)) * 1e-9, client ? engine_.memory_time_gib_s(*client, at) : 0};
+}
+
 // ------------------------------------------------------------------------------------------------------ now and then
 
 bool Shell::anybody_waits() const {

@@ -138,6 +138,8 @@ public:
     void look_at_usage();
     /// The figures of a client's run so far.
     RunFigures figures_of(const Session& session) const;
+    /// What the client has taken of the device so far; its memory time since this service knows it.
+    RunUse use_of(const Session& session) const;
 
     /// Does what is due now: timers, idle holders, stopped processes.
     void tick();
