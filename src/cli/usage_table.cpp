@@ -1,9 +1,8 @@
 #include "cli/usage_table.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "cli/history_view.h"
 #include "cli/json_text.h"
 #include "cli/status_view.h"
+#include "os/calendar.h"
 
 namespace salus::cli {
 namespace {
@@ -40,7 +40,7 @@ std::vector<UserUsage> by_user(const std::vector<Usage>& usage) {
         sum.jobs += part.jobs;
         sum.iterations += part.iterations;
         sum.use += part.use;
-        sum.took = seconds_of(std::min(sum.took.seconds() + part.took.seconds(), 9e9));
+        sum.took.ns += std::min(part.took.ns, std::numeric_limits<std::int64_t>::max() - sum.took.ns);
         users.back().commands.push_back(part);
     }
     return users;
@@ -81,25 +81,14 @@ std::optional<double> unit_s(char unit) {
 }
 
 std::optional<double> parse_date(const std::string& text) {
-    tm date{};
-    int end = 0;
-    if (std::sscanf(text.c_str(), "%4d-%2d-%2d%n", &date.tm_year, &date.tm_mon, &date.tm_mday, &end) != 3)
-        return std::nullopt;
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0, end = 0;
+    if (std::sscanf(text.c_str(), "%4d-%2d-%2d%n", &year, &month, &day, &end) != 3) return std::nullopt;
     if (static_cast<std::size_t>(end) < text.size()) {
         int more = 0;
-        if (std::sscanf(text.c_str() + end, "%*1[ T]%2d:%2d%n", &date.tm_hour, &date.tm_min, &more) != 2)
-            return std::nullopt;
+        if (std::sscanf(text.c_str() + end, "%*1[ T]%2d:%2d%n", &hour, &minute, &more) != 2) return std::nullopt;
         if (static_cast<std::size_t>(end + more) != text.size()) return std::nullopt;
     }
-    const bool ok = date.tm_year >= 1970 && date.tm_mon >= 1 && date.tm_mon <= 12 && date.tm_mday >= 1 &&
-                    date.tm_mday <= 31 && date.tm_hour >= 0 && date.tm_hour <= 23 && date.tm_min >= 0 && date.tm_min <= 59;
-    if (!ok) return std::nullopt;
-    date.tm_year -= 1900;
-    date.tm_mon -= 1;
-    date.tm_isdst = -1;
-    const int day = date.tm_mday;
-    const auto at = static_cast<double>(::mktime(&date));
-    return date.tm_mday == day ? std::optional(at) : std::nullopt;  // there is no 31st of June
+    return os::unix_time_of(year, month, day, hour, minute);
 }
 
 }  // namespace

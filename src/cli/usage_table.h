@@ -1,4 +1,4 @@
-// What `salus usage` prints: who has used how much of the device, for which commands. Pure: figures in, text out.
+// What `salus usage` prints: who has used how much of the device, for which commands. Figures in, text out.
 #pragma once
 
 #include <functional>

@@ -19,12 +19,12 @@ const std::vector<Usage> kUsage = {{7, "python train.py", 3, 1500, {7384, 36000}
 
 TEST(UsageTable, HasALineForEachUserAndCommand) {
     EXPECT_EQ(format_usage(kUsage, name_of),
-              "USER      JOBS  ITERATIONS  DEVICE TIME  MEMORY TIME    TOOK  COMMAND\n"
-              "ada          4        1510       2h 03m   10.0 GiB h  2h 13m  (all)\n"
-              "             3        1500       2h 03m   10.0 GiB h  2h 13m  python train.py\n"
-              "             1          10        2.0 s  0.500 GiB s   3.0 s  python test.py\n"
-              "ben?[2J      1           0        0.0 s      0 GiB s   1.0 s  (all)\n"
-              "             1           0        0.0 s      0 GiB s   1.0 s  ./serve\n");
+              "USER     JOBS  ITERATIONS  DEVICE TIME  MEMORY TIME    TOOK  COMMAND\n"
+              "ada         4        1510       2h 03m   10.0 GiB h  2h 13m  (all)\n"
+              "            3        1500       2h 03m   10.0 GiB h  2h 13m  python train.py\n"
+              "            1          10        2.0 s  0.500 GiB s   3.0 s  python test.py\n"
+              "ben?[2J     1           0        0.0 s      0 GiB s   1.0 s  (all)\n"
+              "            1           0        0.0 s      0 GiB s   1.0 s  ./serve\n");
     EXPECT_EQ(format_usage({}, name_of), "no jobs have ended\n");
 }
 
