@@ -248,7 +248,7 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    if (session.asks) deny_need(session);  // a thread still asks, and nobody else would answer
+    if (session.asks) withdraw_need(session);  // a thread still asks, and nobody else would answer
     session.need = {};
     tell_progress(session);
     // Its statement decides where it goes, and its context has grown as it ran for the first time.
@@ -389,7 +389,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // the iteration that a thread asked for has ended meanwhile
-            deny_need(session);
+            withdraw_need(session);
             return true;
         }
         tell_need(session);

@@ -235,6 +235,8 @@ private:
     static bool waits_for_lane(const Session& session);
     void answer_need(Session& session, Bytes room);
     void deny_need(Session& session);
+    void withdraw_need(Session& session);
+    void explain_denial(const Session& session, wire::NeedAnswer& denial) const;
     Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 

@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 6;
+inline constexpr std::uint16_t kVersion = 7;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -142,6 +142,13 @@ struct NeedAnswer {
     std::uint64_t need = 0;        ///< the need's number
     std::uint32_t given = 0;       ///< 0: denied
     std::uint64_t persistent = 0;  ///< if given: the total private memory that the client may use
+    // If denied for want of memory, for the user; all zero: for another reason.
+    std::uint64_t more = 0;          ///< what did not fit
+    std::uint64_t capacity = 0;      ///< the memory for jobs
+    std::uint64_t others_hold = 0;   ///< the other jobs together
+    std::uint64_t holder_holds = 0;  ///< ... and the one that holds most of it
+    std::uint32_t holder_job = 0;
+    Text<64> holder{};  ///< its name
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -203,6 +210,13 @@ struct Waits {
 /// The job is sent a signal that may end it.
 struct Interrupted {
     static constexpr std::uint16_t kType = 47;
+};
+/// A process of the job will not share, or shares no longer. From its `salus run` or, on a connection of its own, from the
+/// process; nothing answers.
+struct Unshared {
+    static constexpr std::uint16_t kType = 48;
+    std::uint32_t job = 0;
+    Text<160> why;
 };
 /// The command of `salus run` has ended. The service writes the run down, then closes the connection.
 struct Ended {
@@ -274,8 +288,8 @@ struct Answer {
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
-                             Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
-                             StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
+                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy,
+                             FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob>;
