@@ -80,7 +80,10 @@ Status Server::status_for(const os::Peer& peer) const {
         for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
         const bool waits = job.device && devices_[index_of(*job.device)]->engine().starts().waits(JobId{id});
-        status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
+        const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
+        JobStatus row = row_of(job, waits ? JobState::kWaiting : otherwise, job.runner_pid, at);
+        if (waits) row.behind = holder_of_most(*job.device);
+        status.jobs.push_back(row);
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
     for (auto* rows : {&status.jobs, &status.ended}) {
@@ -96,6 +99,18 @@ JobStatus Server::row_of(const EndedJob& ended) {
     row.end = {ended.at_unix_s, ended.job.exit_status};
     if (ended.job.took) row.elapsed = *ended.job.took;
     return row;
+}
+
+/// The job that the device's memory is waited for.
+std::optional<Wait::Behind> Server::holder_of_most(DeviceId device) const {
+    const Shell& shell = devices_[index_of(device)]->shell();
+    const Client* most = nullptr;
+    for (const Client* client : shell.engine().clients()) {
+        if (client->reserved() > (most ? most->reserved() : Bytes{})) most = client;
+    }
+    const auto session = most ? shell.sessions().find(most->facts.id) : shell.sessions().end();
+    if (session == shell.sessions().end()) return std::nullopt;
+    return Wait::Behind{session->second->name, session->second->job};
 }
 
 /// Of a job that has no client, or of a process of it that is none.
@@ -116,6 +131,7 @@ void Server::describe(JobStatus& row, const Job& job, Instant at) {
     row.elapsed = at - job.started;
     row.command = job.command;
     row.log = job.log;
+    row.why_unshared = job.why_unshared;
 }
 
 /// The processes of a job that use its device and have not attached.

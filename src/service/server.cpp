@@ -368,6 +368,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const ClientOn client = client_of(connection)) return client.shell().message(*client.session, received.message);
     if (connection.job != 0) {  // its runner
         if (std::holds_alternative<wire::Interrupted>(received.message)) return hurry(connection.job);
+        if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
+            return note_unshared(connection.peer, *unshared), true;
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
     }
@@ -375,6 +377,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
         return this->attach(connection, received, *attach);
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
+    if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
+        return note_unshared(connection.peer, *unshared), false;
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
     refuse(connection, "an unexpected message");
     return false;
@@ -443,6 +447,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.client = connection.client;
     attached_[connection.id] = std::move(descriptors);
     job.took_part = true;
+    job.why_unshared.clear();
     return true;
 }
 
@@ -482,6 +487,14 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
 bool Server::hurry(std::uint32_t job) {
     for (const ClientOn& client : clients_of(job)) send(client.session->connection, wire::Hurry{}, {});
     return true;
+}
+
+/// For `salus ps`. The job's next client proves that it is over.
+void Server::note_unshared(const os::Peer& peer, const wire::Unshared& unshared) {
+    Job* job = jobs_.find(unshared.job);
+    if (!job || (job->uid != peer.uid && peer.uid != 0)) return;
+    job->why_unshared = std::string(unshared.why.view());
+    log_of_peer(LogLevel::kInfo, "job {} ({}) runs without sharing: {}", job->id, job->name, job->why_unshared);
 }
 
 /// The job may still have clients: we may not know yet that their process has ended, or they are children of the command.

@@ -102,6 +102,7 @@ private:
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
+    void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
     void close(std::uint32_t id);
     ClientOn find(const ClientHandle& handle);
@@ -111,6 +112,7 @@ private:
     std::vector<ClientOn> clients() const;
     std::vector<ClientOn> clients_of(std::uint32_t job) const;
     std::vector<int> unseen_of(const Job& job) const;
+    std::optional<Wait::Behind> holder_of_most(DeviceId device) const;
     static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
     static JobStatus row_of(const EndedJob& ended);
     static void describe(JobStatus& row, const Job& job, Instant at);
