@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
                      "salusd");
     program.set_version_flag("--version", std::string("salusd ") + salus::kSalusVersion);
     salus::service::OptionsParser parser(program);
+    bool only_check = false;
+    program.add_flag("--check", only_check, "only check the options and the configuration file");
     salus::service::Options options;
     try {
         program.parse(argc, argv);
@@ -24,6 +26,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "salusd: %s\n", parser.explain(error).c_str());
         return 2;
     }
+    if (only_check) return 0;
     salus::service::set_log_level(options.log_level);
     // Do not keep a directory of the user busy. The paths in the options are absolute by now.
     if (::chdir("/") != 0) std::perror("salusd: /");
@@ -36,7 +39,7 @@ int main(int argc, char** argv) {
     auto server = salus::service::Server::open(options);
     if (!server) {
         std::fprintf(stderr, "salusd: %s\n", server.error().c_str());
-        return 1;
+        return server.error().starts_with("--") ? 2 : 1;  // an option that this device cannot meet is a wrong one
     }
     salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
                         options.policy, server.value()->devices().front()->engine().capacity().mib() / 1024.0);

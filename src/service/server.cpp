@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.h"
 #include "core/placement.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -67,6 +68,11 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     if (!state_lock) return Error{state_lock.error()};
     Result<Devices> devices = open_devices();
     if (!devices) return Error{devices.error()};
+    for (const auto& device : devices.value()) {
+        if (options.capacity > device->total())
+            return Error{fmt::format("--capacity: the {} has {}; got '{}'", device->traits().is_host ? "machine" : "GPU",
+                                     format_bytes(device->total()), format_bytes(options.capacity))};
+    }
     const Result<bool> made_directories = make_directories(options, devices.value().size());
     if (!made_directories) return Error{made_directories.error()};
     std::unique_ptr<Server> server(new Server(options, std::move(devices).value()));
