@@ -9,7 +9,7 @@
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
 #                 programs, 1,000 orders of fork, exec and dlopen, formatting
 #   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
-#   make package  a Debian package, a tarball and a wheel in build/packages; make test-install tries them, as root
+#   make package  a Debian package, an rpm, a tarball and a wheel in build/packages; make test-install tries them, as root
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -51,7 +51,7 @@ uninstall:
 	@DESTDIR='$(DESTDIR)' packaging/uninstall '$(PREFIX)'
 
 package: programs
-	@if command -v dpkg-deb >/dev/null; then scripts/setup dpkg-dev; fi
+	@if command -v dpkg-deb >/dev/null; then scripts/setup dpkg-dev rpm; fi
 	@packaging/package
 
 build-%: setup
@@ -82,7 +82,7 @@ test-gpu: build
 
 # Not part of `make test`: it needs root, and a Debian mirror to be thorough.
 test-install: programs
-	@scripts/setup dpkg-dev debootstrap python3-venv
+	@scripts/setup dpkg-dev rpm cpio debootstrap python3-venv
 	@packaging/test
 
 demo: programs torch

@@ -22,6 +22,7 @@ function(write_output_of file)
   file(WRITE ${file} "${output}")
 endfunction()
 write_output_of(${stage}/salus ${SALUS_BUILD}/bin/salus completion bash)
+write_output_of(${stage}/_salus ${SALUS_BUILD}/bin/salus completion zsh)
 write_output_of(${stage}/salus.fish ${SALUS_BUILD}/bin/salus completion fish)
 execute_process(COMMAND python3 ${SALUS_SOURCE}/packaging/manpages ${SALUS_BUILD}/bin ${stage}/man ${ETC}
                 COMMAND_ERROR_IS_FATAL ANY)
@@ -31,6 +32,7 @@ file(INSTALL DESTINATION ${prefix}/lib/systemd/user TYPE FILE FILES ${stage}/use
 file(INSTALL DESTINATION ${prefix}/lib/tmpfiles.d TYPE FILE FILES ${stage}/tmpfiles.d/salus.conf)
 file(INSTALL DESTINATION ${prefix}/lib/sysusers.d TYPE FILE FILES ${stage}/sysusers.d/salus.conf)
 file(INSTALL DESTINATION ${prefix}/share/bash-completion/completions TYPE FILE FILES ${stage}/salus)
+file(INSTALL DESTINATION ${prefix}/share/zsh/site-functions TYPE FILE FILES ${stage}/_salus)
 file(INSTALL DESTINATION ${prefix}/share/fish/vendor_completions.d TYPE FILE FILES ${stage}/salus.fish)
 file(INSTALL DESTINATION ${prefix}/share TYPE DIRECTORY FILES ${stage}/man)
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -227,6 +228,66 @@ TEST(CommandLine, BashCompletesCommandsPoliciesAndJobs) {
         EXPECT_EQ(offered("salus " + command + " n", 2), "night") << command;
     EXPECT_EQ(offered("salus kill --n", 2), "--now");
     EXPECT_NE(::access("evil", F_OK), 0) << "a job's name was run as a command";
+}
+
+TEST(CommandLine, BashCompletesTheValuesOfOptions) {
+    EXPECT_EQ(offered("salus run --class \"\"", 3), "batch interactive");
+    EXPECT_EQ(offered("salus run --shim o", 3), "on off");
+    EXPECT_EQ(offered("salus bench x.csv --policy fi", 4), "fifo");
+    EXPECT_EQ(offered("salus set night pr", 3), "priority=");
+    EXPECT_EQ(offered("salus help ke", 2), "kernel");
+    EXPECT_EQ(offered("salus kernel in", 2), "install");
+    EXPECT_EQ(offered("salus kernel install --dis", 3), "--display-name");
+    EXPECT_EQ(offered("salus completion f", 2), "fish");
+}
+
+/// What the shell prints for this script, where `salus ps` lists one job with a plain name and one with an evil one.
+std::string said_by(const std::string& shell, const std::string& script) {
+    const std::string bin = temporary("bin");
+    std::filesystem::create_directory(bin);
+    std::ofstream(bin + "/salus") << "#!/bin/sh\nprintf '    \"name\": \"%s\",\\n' night '$(touch evil)'\n";
+    EXPECT_EQ(::chmod((bin + "/salus").c_str(), 0755), 0);
+    const std::string file = write_temporary("script", script);
+    std::FILE* pipe = popen(("PATH=" + bin + ":$PATH " + shell + " " + file + " 2>&1").c_str(), "r");
+    const std::string out = read_whole(pipe);
+    pclose(pipe);
+    std::filesystem::remove_all(bin);
+    std::remove(file.c_str());
+    return out;
+}
+
+bool is_installed(const std::string& shell) { return std::system(("command -v " + shell + " >/dev/null").c_str()) == 0; }
+
+TEST(CommandLine, FishCompletesCommandsJobsAndValues) {
+    if (!is_installed("fish")) GTEST_SKIP() << "there is no fish";
+    const std::string completion = salus_command("completion fish").out;
+    const auto offers = [&](const std::string& line) {
+        std::istringstream lines(said_by("fish --no-config", completion + "\ncomplete -C '" + line + "'\n"));
+        std::string all;
+        for (std::string word; std::getline(lines, word);) all += (all.empty() ? "" : " ") + word.substr(0, word.find('\t'));
+        return all;
+    };
+    EXPECT_EQ(offers("salus sta"), "start status");
+    EXPECT_EQ(offers("salus policy f"), "fair fifo");
+    EXPECT_EQ(offers("salus kill n"), "night");
+    EXPECT_EQ(offers("salus run --class "), "batch interactive");
+    EXPECT_EQ(offers("salus kernel in"), "install");
+    EXPECT_EQ(offers("salus kernel install --display"), "--display-name");
+    EXPECT_NE(::access("evil", F_OK), 0) << "a job's name was run as a command";
+}
+
+TEST(CommandLine, ZshCompletesAsAFunctionThatItLoads) {
+    if (!is_installed("zsh")) GTEST_SKIP() << "there is no zsh";
+    const std::string completion = salus_command("completion zsh").out;
+    EXPECT_TRUE(completion.starts_with("#compdef salus\n"));
+    // What zsh would complete, without a terminal: its own function is replaced by one that calls ours as it would.
+    const std::string script = "autoload -U compinit && compinit -D -u\n" + completion +
+                               "setopt ksharrays\nCOMP_WORDS=(salus policy f)\nCOMP_CWORD=2\n"
+                               "compgen() { print -l -- ${=2} | grep -e \"^${argv[-1]}\"; }\n"
+                               "_salus_words salus\nprint -r -- ${COMPREPLY[*]}\nprint -r -- ${_comps[salus]}\n";
+    const std::string said = said_by("zsh -f", script);
+    EXPECT_NE(said.find("fifo fair"), std::string::npos) << said;
+    EXPECT_NE(said.find("_bash_complete"), std::string::npos) << said;
 }
 
 TEST(CommandLine, HelpNamesEveryPolicy) {

@@ -171,6 +171,58 @@ TEST_F(Control, AServiceThatRefusesItsOptionsIsStatusTwo) {
     EXPECT_NE(start.output().find("there is no policy 'nope'"), std::string::npos) << start.output();
 }
 
+TEST_F(Control, MoreMemoryThanTheMachineHasIsRefused) {
+    Machine other({}, false);
+    for (const auto& [size, says] : {std::pair{"900TiB", "--capacity: the machine has "}, {"12", "'12' has no unit"}}) {
+        Process start = other.salus({"start", "--", "--device", "host", "--capacity", size});
+        EXPECT_EQ(start.wait(), 2) << size;
+        const std::string output = start.output();
+        EXPECT_NE(output.find(says), std::string::npos) << output;
+        EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1) << output;
+    }
+}
+
+TEST_F(Control, PsSaysWhoANewcomerWaitsFor) {
+    ASSERT_EQ(machine_.salus({"policy", "fifo"}).wait(), 0);
+    Process holder = run("holder", endless());
+    ASSERT_TRUE(machine_.goes_on("holder", 10));
+    Process newcomer = run("newcomer", endless());
+    const std::string number = std::to_string(machine_.row("holder").value("job", 0));
+    std::string table;
+    EXPECT_TRUE(eventually([&] {
+        Process ps = machine_.salus({"ps"});
+        ps.wait();
+        table = ps.output();
+        return table.find("waits: the policy lets holder (job " + number + ") go first") != std::string::npos;
+    })) << table;
+    for (const char* name : {"newcomer", "holder"}) EXPECT_EQ(machine_.salus({"kill", name}).wait(), 0);
+    EXPECT_EQ(newcomer.wait(), 128 + SIGTERM);
+    EXPECT_EQ(holder.wait(), 128 + SIGTERM);
+}
+
+TEST_F(Control, PsSaysWhyAJobRunsWithoutSharing) {
+    Process isolated = run("isolated", {"python3", "-I", "-c", "import time; time.sleep(100)"});
+    EXPECT_TRUE(is("isolated", "unshared")) << machine_.status();
+    EXPECT_EQ(machine_.row("isolated")["why_unshared"], "python -I keeps the adaptor out");
+    // A process of the job says it itself; nobody else may.
+    Process asleep = run("asleep", {"sleep", "100"});
+    ASSERT_TRUE(is("asleep", "starting"));
+    const auto number = machine_.row("asleep").value("job", 0u);
+    const auto tell = [&](std::uint32_t job) {
+        const auto service = os::connect_to(machine_.socket());
+        ASSERT_TRUE(service.ok());
+        ASSERT_TRUE(wire::send(service.value().get(), wire::Unshared{job, wire::Text<160>("it is not in the mood")}));
+    };
+    tell(number + 1000);
+    tell(number);
+    EXPECT_TRUE(is("asleep", "unshared")) << machine_.status();
+    EXPECT_EQ(machine_.row("asleep")["why_unshared"], "it is not in the mood");
+    Process ps = machine_.salus({"ps"});
+    EXPECT_EQ(ps.wait(), 0);
+    EXPECT_NE(ps.output().find("runs without sharing: it is not in the mood"), std::string::npos) << ps.output();
+    for (const char* name : {"isolated", "asleep"}) EXPECT_EQ(machine_.salus({"kill", name}).wait(), 0);
+}
+
 TEST_F(Control, ACommandThatCannotRunIsToldAtOnce) {
     std::ofstream(machine_.path("train.py")) << "print('hello')\n";
     const std::string script = machine_.path("train.py");

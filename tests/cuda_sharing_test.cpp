@@ -139,6 +139,8 @@ TEST(CudaSharing, AJobGrowsInMidIterationOrIsOutOfMemory) {
                                                       Words{"--grow-at", "20", "--grow-ephemeral", "2GiB", "--alloc", kind});
         EXPECT_EQ(glutton.wait(), 1) << kind;
         EXPECT_NE(glutton.output().find("out of memory"), std::string::npos) << glutton.output();
+        EXPECT_NE(glutton.output().find(" more do not fit: job "), std::string::npos) << glutton.output();
+        EXPECT_NE(glutton.output().find(" (other) holds "), std::string::npos) << glutton.output();
     }
     EXPECT_TRUE(machine.goes_on("other", 10));
     EXPECT_TRUE(eventually([&] { return machine.lanes_mib() == 32; })) << machine.status();

@@ -2,13 +2,20 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/usage.h"
 #include "policies/table.h"
 #include "sim/workloads.h"
 #include "status/status.h"
@@ -66,6 +73,22 @@ TEST(Docs, EveryKeyOfAJobIsExplained) {
     for (const auto& [key, value] : row.items()) EXPECT_NE(text.find(fmt::format("`{}`", key)), std::string::npos) << key;
 }
 
+/// The lines of the document that begin with `start`, between the columns of a table or in code.
+std::vector<std::string> lines_with(const std::string& text, const std::string& start) {
+    std::vector<std::string> found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with(start)) found.push_back(line);
+    }
+    return found;
+}
+
+std::set<std::string> all_matches(const std::string& text, const std::regex& pattern) {
+    std::set<std::string> found;
+    for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) found.insert((*at)[1].str());
+    return found;
+}
+
 /// All sources of the service, the client and the simulator in one text.
 std::string sources() {
     std::string all;
@@ -75,6 +98,136 @@ std::string sources() {
         if (path.ends_with(".h") || (path.ends_with(".cpp") && !path.ends_with("_test.cpp"))) all += document(path);
     }
     return all + document("python/salus/cuda/allocator.cpp");
+}
+
+/// The adaptor's.
+std::string python_sources() {
+    std::string all;
+    const std::string root = std::string(SALUS_SOURCE_DIR) + "/python/salus";
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+        if (entry.path().extension() == ".py") all += document(entry.path().lexically_relative(SALUS_SOURCE_DIR).string());
+    }
+    return all;
+}
+
+TEST(Docs, TheReferenceNamesEveryVariable) {
+    std::set<std::string> read = all_matches(sources() + python_sources(), std::regex("\"(SALUS_[A-Z_]+)\""));
+    std::erase_if(read, [](const std::string& name) { return name.starts_with("SALUS_STANDIN_"); });  // in a test's header
+    const std::set<std::string> named = all_matches(document("docs/reference.md"), std::regex("\\n\\| `(SALUS_[A-Z_]+)`"));
+    EXPECT_EQ(named, read);
+}
+
+TEST(Docs, TheReferenceHasEveryOptionOfTheServiceWithItsDefault) {
+    // The file that is installed is itself compared with the code: ServiceOptionsTest.
+    std::set<std::string> rows;
+    for (const std::string& line : lines_with(document("packaging/salusd.toml"), "#")) {
+        std::smatch option;
+        if (std::regex_match(line, option, std::regex("#([a-z-]+) = \"?([^\"]*)\"?")))
+            rows.insert(option[1].str() + " = " + option[2].str());
+    }
+    ASSERT_GT(rows.size(), 10u);
+    std::set<std::string> named;
+    for (const std::string& line : lines_with(document("docs/reference.md"), "| `")) {
+        std::smatch option;
+        if (std::regex_search(line, option, std::regex("^\\| `([a-z-]+)` \\| *`?([^`|]*[^`| ])?`? *\\|")))
+            named.insert(option[1].str() + " = " + option[2].str());
+    }
+    EXPECT_EQ(named, rows);
+}
+
+/// What stands for something else in a message: "..." in the documents; a format's {} or %s, or the end of a literal, in the
+/// code.
+TEST(Docs, EveryMessageOfTheTroubleshootingPageIsPrinted) {
+    const std::string code = sources() + python_sources() + document("src/service/main.cpp") + document("src/cli/main.cpp");
+    std::size_t messages = 0;
+    for (const std::string& line : lines_with(document("docs/troubleshooting.md"), "| `")) {
+        const std::string message = line.substr(3, line.find('`', 3) - 3);
+        ++messages;
+        for (std::size_t at = 0; at != std::string::npos;) {
+            const std::size_t end = message.find("...", at);
+            const std::string part = message.substr(at, end == std::string::npos ? end : end - at);
+            EXPECT_NE(code.find(part), std::string::npos) << "nobody prints '" << part << "' of: " << message;
+            at = end == std::string::npos ? end : end + 3;
+        }
+    }
+    EXPECT_GT(messages, 25u);
+}
+
+TEST(Docs, TheTroubleshootingPageHasWhatAJobIsToldOfSharing) {
+    const std::string page = document("docs/troubleshooting.md");
+    std::string code = sources();
+    for (const auto& [text, pattern] :
+         {std::pair{python_sources(), std::regex("_(?:say|unshared)\\(\\s*\"([a-z][^\"%(]{8,})")},
+          {code, std::regex("warn\\(\"([^\"]{8,})")}}) {
+        const std::set<std::string> messages = all_matches(text, pattern);
+        EXPECT_GE(messages.size(), 2u);
+        for (const std::string& message : messages)
+            EXPECT_NE(page.find(std::string(trim(message))), std::string::npos) << message;
+    }
+}
+
+/// The words of a shell's line, without its comment and what follows a pipe, && or &; several, if `;` separates them.
+std::vector<std::vector<std::string>> commands_in(const std::string& line) {
+    std::vector<std::vector<std::string>> commands(1);
+    std::string word;
+    bool quoted = false, there = false, ended = false;
+    for (const char c : line + " ") {
+        if (!quoted && c == '#' && !there) break;
+        if (c == '\'' || c == '"') {
+            quoted = !quoted;
+            there = true;
+        } else if (!quoted && (c == ' ' || c == ';' || c == '|' || c == '&' || c == '>' || c == '<')) {
+            if (there && !ended) commands.back().push_back(std::exchange(word, {}));
+            there = false;
+            if (c == ';') commands.emplace_back(), ended = false;
+            else if (c != ' ') ended = true;
+        } else if (!ended) {
+            word += c;
+            there = true;
+        }
+    }
+    return commands;
+}
+
+// Options and commands that the documents show are those of the program; what they name (files, jobs) need not be there.
+TEST(Docs, EveryCommandLineIsTaken) {
+    std::vector<std::string> files = {"README.md", "CONTRIBUTING.md"};
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(SALUS_SOURCE_DIR) + "/docs")) {
+        if (entry.path().extension() == ".md") files.push_back("docs/" + entry.path().filename().string());
+    }
+    std::size_t taken = 0;
+    for (const std::string& file : files) {
+        const std::string text = document(file);
+        std::vector<std::pair<std::string, bool>>
+            lines;  // true: it names a command or an option, perhaps without its values
+        for (const std::string& line : all_matches(text, std::regex("`(salus [a-z][^`\\n]*)`")))
+            lines.emplace_back(line, true);
+        bool code = false;
+        std::istringstream all(text);
+        for (std::string line; std::getline(all, line);) {
+            if (line.starts_with("```")) code = !code;
+            else if (code && line.starts_with("salus ")) lines.emplace_back(line, false);
+        }
+        for (const auto& [line, names] : lines) {
+            for (std::vector<std::string> words : commands_in(line)) {
+                if (words.size() < 2 || words[0] != "salus") continue;
+                CLI::App program("", "salus");
+                cli::Action action;
+                cli::add_commands(program, action);
+                std::vector<std::string> arguments(words.rbegin(), words.rend() - 1);  // CLI11 wants the last one first
+                try {
+                    program.parse(arguments);
+                } catch (const CLI::ParseError& error) {
+                    const bool lacks_value = dynamic_cast<const CLI::RequiredError*>(&error) ||
+                                             dynamic_cast<const CLI::ArgumentMismatch*>(&error);
+                    EXPECT_TRUE(error.get_exit_code() == 0 || (names && lacks_value)) << file << ": " << line << "\n"
+                                                                                      << cli::explain(program, error);
+                }
+                ++taken;
+            }
+        }
+    }
+    EXPECT_GT(taken, 80u);
 }
 
 TEST(Docs, TheArchitectureNamesFunctionsAndFilesThatAreThere) {

@@ -231,6 +231,39 @@ TEST_F(History, ARunOfSeveralProcessesMaySpanARestart) {
     }
 }
 
+TEST_F(History, UsageIsWhatTheJobsThatEndedHaveUsed) {
+    run_to_end("train", "--work 500 --iterations 60");
+    run_to_end("train", "--work 500 --iterations 40");
+    run_to_end("test", "--work 500 --iterations 20");
+    Process table = machine_.salus({"usage", "--since", "1h"});
+    EXPECT_EQ(table.wait(), 0);
+    EXPECT_NE(table.output().find("(all)"), std::string::npos) << table.output();
+    Process as_json = machine_.salus({"usage", "--json", "--user", std::to_string(::getuid())});
+    ASSERT_EQ(as_json.wait(), 0) << as_json.output();
+    const json usage = json::parse(as_json.output(), nullptr, false);
+    ASSERT_EQ(usage["users"].size(), 1u) << usage;
+    const json& me = usage["users"][0];
+    EXPECT_EQ(me["uid"], ::getuid());
+    EXPECT_EQ(me["jobs"], 3);
+    EXPECT_EQ(me["iterations"], 120);
+    ASSERT_EQ(me["commands"].size(), 2u);
+    const json& train = me["commands"][0];
+    EXPECT_EQ(train["command"], machine_.path("train"));
+    EXPECT_EQ(train["jobs"], 2);
+    EXPECT_EQ(train["iterations"], 100);
+    EXPECT_GT(train["device_s"], 0.02) << "100 iterations of at least half a millisecond";
+    EXPECT_LT(train["device_s"], train["elapsed_s"].get<double>());
+    EXPECT_GT(train["memory_time_gib_s"], 0.0);
+
+    Process later = machine_.salus({"usage", "--since", "0s"});
+    EXPECT_EQ(later.wait(), 0);
+    EXPECT_EQ(later.output(), "no jobs have ended\n");
+    for (const Words& wrong : {Words{"usage", "--since", "yesterday"}, Words{"usage", "--user", "nobody-of-that-name"}}) {
+        Process refused = machine_.salus(wrong);
+        EXPECT_EQ(refused.wait(), 2) << refused.output();
+    }
+}
+
 TEST_F(History, IsClearedByCommandOrAsAWhole) {
     for (const char* name : {"train", "train2", "test"}) run_to_end(name, "--work 100 --iterations 5");
     const auto says = [&](std::vector<std::string> arguments, int status) {

@@ -1,4 +1,6 @@
 // What `salus run` asks of the service, and what it tells its user.
+#include <poll.h>
+#include <pty.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -169,6 +171,46 @@ TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
     EXPECT_NE(text_of(machine_.path("relative-state/salusd.log")).find("after 3 iterations"), std::string::npos);
     EXPECT_EQ(in_directory("stop").wait(), 0);
     EXPECT_FALSE(std::filesystem::exists("/relative-state"));
+}
+
+// As a person at a terminal sees it, where a progress bar leaves the cursor at its end.
+TEST_F(Runner, ItsLineDoesNotStandBehindAProgressBar) {
+    FakeService service(machine_.socket());
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = 40;
+    int terminal = -1;
+    const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        for (const auto& [name, value] : machine_.environment()) ::setenv(name.c_str(), value.c_str(), 1);
+        ::execl(SALUS_BINARY, SALUS_BINARY, "run", "--name", "mine", "--", "sh", "-c",
+                "printf '50%%|###   |' >&2; sleep 100", nullptr);
+        ::_exit(127);
+    }
+    const os::Descriptor end(terminal);
+    std::string seen;
+    const auto shows = [&](const std::string& text) {
+        return eventually([&] {
+            pollfd readable{terminal, POLLIN, 0};
+            char part[512];
+            while (::poll(&readable, 1, 0) == 1) {
+                const ssize_t got = ::read(terminal, part, sizeof part);
+                if (got <= 0) break;
+                seen.append(part, static_cast<std::size_t>(got));
+            }
+            return seen.find(text) != std::string::npos;
+        });
+    };
+    os::Descriptor runner;
+    ASSERT_TRUE(eventually([&] { return static_cast<bool>(runner = service.accept()); })) << seen;
+    EXPECT_TRUE(std::holds_alternative<wire::Run>(wire::receive(runner.get()).message));
+    ASSERT_TRUE(wire::send(runner.get(), wire::Running{7, wire::Text<16>("host"), {}, {}}));
+    ASSERT_TRUE(shows("50%|###   |")) << seen;
+    ASSERT_TRUE(wire::send(runner.get(), wire::Waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), {}, 0}));
+    EXPECT_TRUE(shows("50%|###   |" + std::string(39, ' ') + "\rsalus: mine waits for its turn\r\n")) << seen;
+    ::kill(child, SIGTERM);
+    EXPECT_TRUE(eventually([&] { return ::waitpid(child, nullptr, WNOHANG) == child; }));
 }
 
 TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {

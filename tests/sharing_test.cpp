@@ -6,8 +6,10 @@
 #include <numeric>
 #include <thread>
 
+#include <fmt/format.h>
 #include "policies/table.h"
 #include "sim/recorded_run.h"
+
 #include "tests/processes_fixture.h"
 
 namespace salus::test {
@@ -148,7 +150,28 @@ TEST(Sharing, AJobThatGrowsInMidRunGetsMoreOrAnOutOfMemoryError) {
     Process& glutton = machine.job("glutton", outgrows);
     EXPECT_EQ(glutton.wait(), 1);
     EXPECT_NE(glutton.output().find("out of memory"), std::string::npos) << glutton.output();
+    EXPECT_NE(glutton.output().find(" more do not fit: "), std::string::npos) << glutton.output();
     EXPECT_EQ(other.wait(), 0) << other.output();
+}
+
+TEST(Sharing, ADeniedAllocationIsExplainedOnce) {
+    Machine machine({"--policy", "rr", "--capacity", "300MiB", "--lanes", "1", "--paging", "off"});
+    Process& holder = machine.job("holder", {"--persistent", "160MiB", "--ephemeral", "8MiB", "--block", "8MiB", "--touch",
+                                             "pages", "--work", "200", "--iterations", "1000000"});
+    ASSERT_TRUE(machine.goes_on("holder"));
+    const auto number = machine.row("holder").value("job", 0);
+    Process& glutton =
+        machine.job("glutton", {"--persistent", "16MiB", "--ephemeral", "16MiB", "--block", "8MiB", "--work", "200",
+                                "--iterations", "120", "--grow-at", "40", "--grow-persistent", "200MiB"});
+    EXPECT_EQ(glutton.wait(), 1) << glutton.output();
+    const std::string output = glutton.output();
+    const std::string holds = fmt::format(" more do not fit: job {} (holder) holds ", number);
+    const std::string helps = fmt::format(" of 300 MiB; wait for it (salus wait {}), or make this job smaller\n", number);
+    EXPECT_NE(output.find(holds), std::string::npos) << output;
+    EXPECT_NE(output.find(helps), std::string::npos) << output;
+    EXPECT_EQ(output.find(holds), output.rfind(holds)) << "once";
+    EXPECT_LT(output.find(holds), output.find("out of memory")) << "before the program's own error";
+    EXPECT_TRUE(holder.runs());
 }
 
 TEST(Sharing, AJobThatCouldNeverFitIsToldSo) {

@@ -196,6 +196,10 @@ TEST(Shim, MemoryIsCountedAndLimited) {
     Process process = machine.run({"--name", "large", "--memory", "32MiB"}, {"resolver", "--mib", "48"});
     EXPECT_EQ(process.wait(), 4);
     EXPECT_EQ(machine.line_of(process).value("allocation", 0), 2) << process.output();
+    EXPECT_NE(
+        process.output().find("48.0 MiB more do not fit: this process holds 0.0 MiB of the 32.0 MiB that --memory allows"),
+        std::string::npos)
+        << process.output();
     Process other = machine.run({"--memory", "64MiB"}, {"resolver", "--mib", "48"});
     const nlohmann::json result = machine.result(other);
     EXPECT_EQ(result.value("total_mib", 0), 64);

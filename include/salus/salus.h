@@ -178,6 +178,9 @@ SALUS_API salus_status salus_get_counters(salus_client* client, salus_counters* 
 
 /* Leaves the service at the next boundary. The client and its memory remain, without sharing. */
 SALUS_API salus_status salus_stop_sharing(salus_client* client);
+/* Tells the service why this process of a job runs without sharing, in one line: `salus ps` shows it. Does nothing outside
+ * of `salus run`. Needs no client. */
+SALUS_API void salus_tell_unshared(const char* why);
 /* Leaves the service and frees the client with all its blocks, or keeps them for good if another thread is inside a launch
  * that does not return within a second. REQUIRES: no thread is inside an iteration. */
 SALUS_API salus_status salus_detach(salus_client* client);

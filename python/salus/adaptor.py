@@ -10,11 +10,24 @@ from .threads import Threads
 
 # Tested versions. With any other version, jobs take turns but do not share memory.
 _KNOWN_VERSIONS = [(1, 13)] + [(2, minor) for minor in range(14)]
+_DISTRIBUTED = "torch.distributed with several processes is not shared yet"
 
 
 def _say(line):
     sys.stderr.write("salus: %s\n" % line)
     sys.stderr.flush()
+
+
+def _unshared(why, say=True):
+    """Tells the user, and whoever looks at `salus ps`."""
+    if say:
+        _say(why + "; the job runs without sharing")
+    try:
+        from .library import tell_unshared
+
+        tell_unshared(why)
+    except Exception:
+        pass  # the library itself may be what is missing
 
 
 def watch():
@@ -27,8 +40,7 @@ def watch():
 def _torch_is_here(torch):
     try:
         if _world_size() > 1:
-            if os.environ.get("RANK", "0") == "0":
-                _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
+            _unshared(_DISTRIBUTED, say=os.environ.get("RANK", "0") == "0")
             os.environ["SALUS_NO_CREW"] = "1"  # its launches take no turns, either
             return
         if os.environ.get("SALUS_DEVICE") == "cuda":
@@ -39,7 +51,7 @@ def _torch_is_here(torch):
         spawned = "--multiprocessing-fork" in sys.argv or "--multiprocessing-fork" in getattr(sys, "orig_argv", ())
         _Adaptor(torch, at_once=not spawned).start()
     except Exception as error:
-        _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
+        _unshared("the adaptor cannot start (%s: %s)" % (type(error).__name__, error))
 
 
 def _world_size():
@@ -120,7 +132,7 @@ class _Adaptor:
 
         client = Attachment()
         if not client.attached:
-            _say("%s; the job runs without sharing" % client.why_not)
+            _unshared(client.why_not)
             self.hooks.disable()
             return False
         why_not = self._no_lanes_because(client)
@@ -147,7 +159,7 @@ class _Adaptor:
                 try:
                     self._attach()
                 except Exception as error:
-                    _say("the adaptor cannot start (%s); the job runs without sharing" % error)
+                    _unshared("the adaptor cannot start (%s)" % error)
                     self.hooks.disable()
 
     def _no_lanes_because(self, client):
@@ -203,12 +215,11 @@ class _Adaptor:
         def init_process_group(*args, **kwargs):
             result = original(*args, **kwargs)
             if distributed.get_world_size() > 1:
-                if distributed.get_rank() == 0:
-                    _say("torch.distributed with several processes is not shared yet; the job runs without sharing")
                 self.hooks.broken_off()
                 self.hooks.disable()
                 if self._client is not None:
                     self._client.stop_sharing()
+                _unshared(_DISTRIBUTED, say=distributed.get_rank() == 0)
             return result
 
         distributed.init_process_group = init_process_group
@@ -222,7 +233,7 @@ class _AdaptorOnGpu(_Adaptor):
 
     def start(self):
         if not self._torch.version.cuda:
-            _say("the service shares a GPU, and this torch was built without CUDA; the job runs without sharing")
+            _unshared("the service shares a GPU, and this torch was built without CUDA")
             return
         super().start()
         self.hooks.hook_graphs()
@@ -236,7 +247,7 @@ class _AdaptorOnGpu(_Adaptor):
             try:
                 self._attach()
             except Exception as error:
-                _say("the adaptor cannot start (%s: %s); the job runs without sharing" % (type(error).__name__, error))
+                _unshared("the adaptor cannot start (%s: %s)" % (type(error).__name__, error))
                 self.hooks.disable()
 
     def _attach_late(self):
@@ -248,6 +259,19 @@ class _AdaptorOnGpu(_Adaptor):
         if client.device != "cuda":
             return "the service does not share a GPU any more"
         return cuda.install(self._torch, client)
+
+
+def outlook():
+    """One line for `salus doctor` where there is no GPU; empty if there is no torch."""
+    from importlib import metadata
+
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
+    if _parsed(version) in _KNOWN_VERSIONS:
+        return "torch %s: its tensors will be in lanes" % version
+    return "torch %s takes turns, but has no lanes: it is not known to this version of Salus" % version
 
 
 def _parsed(version):

@@ -45,6 +45,13 @@ def _load():
     return library
 
 
+def tell_unshared(why):
+    """Tells the service, for `salus ps`, why this process runs without sharing."""
+    tell = _load().salus_tell_unshared
+    tell.argtypes, tell.restype = [ctypes.c_char_p], None
+    tell(why.encode())
+
+
 class TooLarge(MemoryError):
     """The job could never fit on the device."""
 

@@ -18,4 +18,16 @@ struct RunFigures {
     bool operator==(const RunFigures&) const = default;
 };
 
+/// What a run has taken of the device: the sum over the processes of its job.
+struct RunUse {
+    double device_s = 0;           ///< inside iterations
+    double memory_time_gib_s = 0;  ///< P while on the device, T while running
+
+    RunUse& operator+=(const RunUse& other) {
+        device_s += other.device_s;
+        memory_time_gib_s += other.memory_time_gib_s;
+        return *this;
+    }
+};
+
 }  // namespace salus

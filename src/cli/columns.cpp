@@ -76,6 +76,11 @@ std::string shorten(std::string_view text, int width, std::string_view mark) {
     return cut(cut(text, width - width_of(mark)) + std::string(mark), width);
 }
 
+std::string on_own_line(std::string_view line, int columns) {
+    if (columns < 2) return std::string(line);
+    return std::string(static_cast<std::size_t>(columns - 1), ' ') + "\r" + std::string(line);
+}
+
 std::string pad(std::string_view text, int width, Align align) {
     const std::string room(static_cast<std::size_t>(std::max(width - width_of(text), 0)), ' ');
     return align == Align::kLeft ? std::string(text) + room : room + std::string(text);

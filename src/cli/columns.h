@@ -15,6 +15,10 @@ std::string cut(std::string_view text, int width);
 /// The same, but ending in `mark` if something was cut off.
 std::string shorten(std::string_view text, int width, std::string_view mark);
 
+/// The line, preceded by what makes a terminal of so many columns write it at the start of a line, wherever its cursor is
+/// now: as many blanks as wrap from mid-line to the next line, but not from the start of a line. 0 columns: no terminal.
+std::string on_own_line(std::string_view line, int columns);
+
 enum class Align { kLeft, kRight };
 
 /// Pads the text to this many columns.

@@ -27,10 +27,15 @@ std::string version_text();
 /// Set by the subcommand that was named.
 using Action = std::function<int()>;
 
+/// All of them. When `program` has parsed its arguments, `action` does what they say.
+void add_commands(CLI::App& program, Action& action);
+
 void add_run_command(CLI::App& program, Action& action);
 void add_control_commands(CLI::App& program, Action& action);
 void add_wait_command(CLI::App& program, Action& action);
 void add_history_command(CLI::App& program, Action& action);
+void add_usage_command(CLI::App& program, Action& action);
+void add_kernel_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_bench_command(CLI::App& program, Action& action);
 void add_help_command(CLI::App& program, Action& action);

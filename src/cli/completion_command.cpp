@@ -27,23 +27,54 @@ std::string policies() {
     return names;
 }
 
+/// "batch|interactive" in its help: an option of fixed values.
+std::string values_of(const CLI::Option& option) {
+    if (option.check_lname("policy")) return policies() + " all";
+    std::string values = option.get_type_name();
+    if (values.find('|') == std::string::npos) return {};
+    std::ranges::replace(values, '|', ' ');
+    return values;
+}
+
+/// Values of a command's arguments that are words of their own.
+std::string arguments_of(const CLI::App& command) {
+    if (command.get_name() == "policy") return policies();
+    if (command.get_name() == "completion") return "bash zsh fish";
+    return command.get_name() == "set" ? "priority= weight= iterations= class=batch class=interactive" : "";
+}
+
+std::string names_of(const std::vector<const CLI::App*>& commands) {
+    std::string names;
+    for (const CLI::App* command : commands) names += (names.empty() ? "" : " ") + command->get_name();
+    return names;
+}
+
 /// Its options, and what else it takes: commands below it, or values of its argument.
-std::vector<std::string> words_of(const CLI::App& command) {
+std::vector<std::string> words_of(const CLI::App& command, const CLI::App& program) {
     std::vector<std::string> words = long_options_of(command);
     for (const CLI::App* below : commands_of(command)) words.push_back(below->get_name());
     if (takes_a_job(command)) words.push_back("$(_salus_jobs \"$1\")");
-    if (command.get_name() == "policy") words.push_back(policies());
-    if (command.get_name() == "completion") words.push_back("bash zsh fish");
+    if (const std::string arguments = arguments_of(command); !arguments.empty()) words.push_back(arguments);
+    if (command.get_name() == "help") words.push_back(names_of(commands_of(program)));
     return words;
 }
 
-// Other users choose the names of jobs, and compgen would run `$(...)` in one: only plain names are offered.
+/// Other users choose the names of jobs, and compgen would run `$(...)` in one: only plain names are offered.
 std::string bash(const CLI::App& program) {
-    std::string commands;
     std::string cases;
+    std::string values;
     for (const CLI::App* command : commands_of(program)) {
-        commands += command->get_name() + " ";
-        cases += fmt::format("        {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(words_of(*command), " "));
+        cases +=
+            fmt::format("        {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(words_of(*command, program), " "));
+        for (const CLI::Option* option : command->get_options()) {
+            const std::string known = option->get_lnames().empty() ? "" : values_of(*option);
+            if (known.empty()) continue;
+            values += fmt::format("        '{} --{}') words=\"{}\" ;;\n", command->get_name(), option->get_lnames().front(),
+                                  known);
+        }
+        for (const CLI::App* below : commands_of(*command))
+            cases += fmt::format("        '{} {}') words=\"{}\" ;;\n", command->get_name(), below->get_name(),
+                                 fmt::join(words_of(*below, program), " "));
     }
     return fmt::format(R"bash(_salus_jobs() {{
     timeout 2 "$1" ps --json 2>/dev/null | sed -n 's/^ *"name": "\([A-Za-z0-9._+-]*\)",*$/\1/p'
@@ -59,16 +90,21 @@ _salus() {{
             return
         done
     fi
-    case ${{COMP_WORDS[1]}} in
-{0}    esac
-    if [ "${{COMP_WORDS[COMP_CWORD - 1]}}" = --policy ]; then words="{2} all"; fi
+    local named=${{COMP_WORDS[1]}}
+    if [ "$COMP_CWORD" -gt 2 ]; then named="$named ${{COMP_WORDS[2]}}"; fi
+    for i in "${{COMP_WORDS[1]}}" "$named"; do
+        case $i in
+{0}        esac
+    done
+    case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD - 1]}}" in
+{2}    esac
     if [ "$COMP_CWORD" -eq 1 ]; then words="{1}"; fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
     if [ ${{#COMPREPLY[@]}} -eq 0 ]; then COMPREPLY=($(compgen -o default -- "$word")); fi
 }}
 complete -F _salus salus
 )bash",
-                       cases, commands, policies());
+                       cases, names_of(commands_of(program)), values);
 }
 
 /// Between single quotes fish takes a backslash before a quote or a backslash. (bash's script has no text of ours, only
@@ -82,21 +118,58 @@ std::string quoted_for_fish(const std::string& text) {
     return quoted + "'";
 }
 
-std::string fish(const CLI::App& program) {
+std::string fish_options(const CLI::App& command, const std::string& condition) {
     std::string out;
-    for (const CLI::App* command : commands_of(program)) {
-        out += fmt::format("complete -c salus -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
-                           quoted_for_fish(command->get_description()));
-        for (const std::string& option : long_options_of(*command)) {
-            out += fmt::format("complete -c salus -n '__fish_seen_subcommand_from {}' -l {}\n", command->get_name(),
-                               option.substr(2));
-        }
+    for (const CLI::Option* option : command.get_options()) {
+        if (option->get_lnames().empty()) continue;
+        const std::string values = values_of(*option);
+        const bool takes_value = option->get_items_expected_max() > 0;
+        out +=
+            fmt::format("complete -c salus -n {} -l {}{} -d {}\n", quoted_for_fish(condition), option->get_lnames().front(),
+                        !values.empty() ? " -x -a " + quoted_for_fish(values) : std::string(takes_value ? " -r" : ""),
+                        quoted_for_fish(option->get_description()));
     }
     return out;
 }
 
-/// zsh can use bash's.
-std::string zsh(const CLI::App& program) { return "autoload -U +X bashcompinit && bashcompinit\n" + bash(program); }
+std::string fish(const CLI::App& program) {
+    std::string out = R"fish(function __salus_jobs
+    timeout 2 salus ps --json 2>/dev/null | string replace -rf '^ *"name": "([A-Za-z0-9._+-]*)",*$' '$1'
+end
+)fish";
+    for (const CLI::App* command : commands_of(program)) {
+        const std::string& name = command->get_name();
+        const std::string here = "__fish_seen_subcommand_from " + name;
+        out += fmt::format("complete -c salus -n __fish_use_subcommand -f -a {} -d {}\n", name,
+                           quoted_for_fish(command->get_description()));
+        out += fish_options(*command, here);
+        const std::string below = names_of(commands_of(*command));
+        std::string arguments = arguments_of(*command);
+        if (name == "help") arguments = names_of(commands_of(program));
+        if (takes_a_job(*command)) arguments = "(__salus_jobs)" + (arguments.empty() ? "" : " " + arguments);
+        if (!arguments.empty())
+            out += fmt::format("complete -c salus -n {} -f -a {}\n", quoted_for_fish(here), quoted_for_fish(arguments));
+        for (const CLI::App* part : commands_of(*command)) {
+            out += fmt::format("complete -c salus -n {} -f -a {} -d {}\n",
+                               quoted_for_fish(here + "; and not __fish_seen_subcommand_from " + below), part->get_name(),
+                               quoted_for_fish(part->get_description()));
+            out += fish_options(*part, here + "; and __fish_seen_subcommand_from " + part->get_name());
+        }
+        if (name == "run") out += "complete -c salus -n '" + here + "' -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
+    }
+    return out;
+}
+
+/// zsh can use bash's. As a file in $fpath, which zsh reads when it first completes, it completes at once.
+std::string zsh(const CLI::App& program) {
+    std::string script = bash(program);
+    for (std::size_t at = 0; (at = script.find("_salus", at)) != std::string::npos; at += 6) {
+        const bool whole = script.compare(at, 11, "_salus_jobs") != 0;
+        if (whole) script.insert(at + 6, "_words"), at += 6;
+    }
+    return "#compdef salus\nautoload -U +X bashcompinit && bashcompinit\n" + script +
+           "if [[ ${funcstack[1]} == _salus ]]; then _bash_complete -F _salus_words; fi\n";
+}
 
 }  // namespace
 

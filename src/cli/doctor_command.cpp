@@ -1,11 +1,19 @@
 // salus doctor: what this machine supports and what is missing, one line each.
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -24,6 +32,8 @@
 #include "os/places.h"
 #include "os/process.h"
 #include "os/program.h"
+#include "os/trust.h"
+#include "os/user.h"
 
 namespace salus::cli {
 namespace {
@@ -88,25 +98,104 @@ std::string output_of(const std::string& command) {
     return output.substr(0, output.find('\n'));
 }
 
-/// Whether tensors of the first Python in PATH will be in lanes.
-void examine_torch(std::vector<Finding>& findings) {
+/// The first Python in PATH, and whether the tensors of its torch will be in lanes.
+void examine_python(std::vector<Finding>& findings, bool on_gpu) {
     const std::string python = os::find_program("python3");
+    if (python.empty()) {
+        findings.push_back({"Python", true, "there is no python3 in PATH; other programs share without it"});
+        return;
+    }
     const Result<Adaptor> adaptor = find_adaptor();
-    if (python.empty() || !adaptor) return;
-    const std::string code = "import _salus.cuda; print(_salus.cuda.outlook())";
-    const std::string answer =
-        output_of("PYTHONPATH='" + adaptor.value().inject + "' '" + python + "' -c '" + code + "' 2>/dev/null");
+    const std::string inject = adaptor ? "PYTHONPATH='" + adaptor.value().inject + "' " : "";
+    const auto answer_to = [&](const std::string& code) {
+        return output_of(inject + "'" + python + "' -c '" + code + "' 2>/dev/null");
+    };
+    const std::string version =
+        answer_to("import sys; print(\"%d.%d.%d\" % sys.version_info[:3], int(sys.version_info >= (3, 8)))");
+    const bool new_enough = version.ends_with(" 1");
+    findings.push_back(
+        {"Python", new_enough,
+         fmt::format("{}, {}{}", python, version.empty() ? "does not run" : version.substr(0, version.find(' ')),
+                     new_enough || version.empty() ? "" : ": 3.8 or newer is needed")});
+    if (!adaptor || !new_enough) return;
+    const std::string answer = answer_to(on_gpu ? "import _salus.cuda; print(_salus.cuda.outlook())"
+                                                : "import _salus.adaptor; print(_salus.adaptor.outlook())");
     const bool ok = answer.empty() || answer.find("no lanes") == std::string::npos;
     findings.push_back({"PyTorch", ok, answer.empty() ? python + " has no torch" : answer});
 }
 
-/// What a GPU needs for lanes. Without a GPU, jobs share the host, which is not an error.
-void examine_gpu(std::vector<Finding>& findings) {
+/// What is wrong with the file, in the words of the service; empty: nothing.
+std::string complaint_about(const std::string& file) {
+    const os::Descriptor said = os::make_memory_file("salus-doctor");
+    os::Launch launch{{own_directory() + "/salusd", "--check", "--config", file}, os::environment_with({})};
+    launch.output = said.get();
+    const Result<int> child = os::spawn(launch);
+    if (!child) return child.error();
+    auto end = os::wait_for_end(child.value());
+    while (!end && errno == EINTR) end = os::wait_for_end(child.value());
+    if (end && end->well()) return {};
+    std::array<char, 512> text{};
+    const ssize_t size = ::pread(said.get(), text.data(), text.size(), 0);
+    const std::string all(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    return all.empty() ? file + ": salusd cannot read it" : all.substr(0, all.find('\n'));
+}
+
+/// That of this user's service. That of the machine's is its administrator's.
+Finding configuration() {
+    const std::string file = os::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml";
+    if (::access(file.c_str(), F_OK) != 0) return {"configuration", true, "the defaults; " + file + " would change them"};
+    const std::string complaint = complaint_about(file);
+    return {"configuration", complaint.empty(), complaint.empty() ? file : complaint};
+}
+
+/// Where jobs look for the service, and whether this user may use it.
+Finding socket_file() {
+    const std::string path = os::default_socket();
+    const std::string whose = path == os::kSystemSocket ? "the machine's, " : path == os::user_socket() ? "yours, " : "";
+    if (const auto why = os::why_distrusted(path)) return {"socket", false, *why};
+    if (::access(path.c_str(), W_OK) == 0) return {"socket", true, whose + path};
+    if (errno != EACCES) return {"socket", true, whose + path + ", which the service will make"};
+    struct ::stat directory {};
+    const bool known = ::stat(std::filesystem::path(path).parent_path().c_str(), &directory) == 0;
+    return {"socket", false,
+            fmt::format("{}{}: you may not use it{}", whose, path,
+                        known ? fmt::format("; members of group {} may", os::name_of_group(directory.st_gid)) : "")};
+}
+
+Finding state_directory() {
+    const std::string path = os::default_state_directory();
+    if (const auto why = os::why_distrusted(path)) return {"state directory", false, *why};
+    const bool there = ::access(path.c_str(), F_OK) == 0;
+    if (there && ::access(path.c_str(), W_OK) != 0) return {"state directory", false, path + " cannot be written to"};
+    return {"state directory", true, path + (there ? "" : ", which the service will make")};
+}
+
+/// Jobs in a container need the service's socket in it.
+Finding containers() {
+    const bool docker = ::access("/.dockerenv", F_OK) == 0;
+    const bool podman = ::access("/run/.containerenv", F_OK) == 0;
+    const bool apptainer = std::getenv("APPTAINER_CONTAINER") || std::getenv("SINGULARITY_CONTAINER");
+    if (docker || podman || apptainer)
+        return {"containers", true,
+                fmt::format("this is one ({}): it shares with jobs outside if the service's socket is mounted in it",
+                            docker   ? "docker"
+                            : podman ? "podman"
+                                     : "apptainer")};
+    std::string found;
+    for (const char* runtime : {"docker", "podman", "apptainer"}) {
+        if (!os::find_program(runtime).empty()) found += (found.empty() ? "" : ", ") + std::string(runtime);
+    }
+    return {"containers", true,
+            "this is none; " + (found.empty() ? "no docker, podman or apptainer in PATH" : found + " in PATH")};
+}
+
+/// What a GPU needs for lanes. Without a GPU, jobs share the host, which is not an error. False: there is none.
+bool examine_gpu(std::vector<Finding>& findings) {
     const bool expected = std::filesystem::exists("/dev/nvidiactl");
     const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
     if (!gpu) {
         findings.push_back({"GPU", !expected, gpu.error() + "; jobs share host memory and processors"});
-        return;
+        return false;
     }
     const auto nvml = device::cuda::Nvml::open(gpu.value().uuid);
     int version = 0;
@@ -124,7 +213,7 @@ void examine_gpu(std::vector<Finding>& findings) {
     findings.push_back({"shim", preload.ok(),
                         preload ? "every CUDA program shares (LD_PRELOAD=" + preload.value() + ")"
                                 : preload.error() + ": only PyTorch scripts share"});
-    examine_torch(findings);
+    return true;
 }
 
 Finding program(const char* name) {
@@ -156,8 +245,9 @@ Finding service() {
 
 int examine(bool as_json) {
     std::vector<Finding> findings = {kernel(), memory_files(), process_descriptors(), memory(), descriptors(), paging()};
-    examine_gpu(findings);
-    for (const Finding& finding : {program("salusd"), program("salus-job"), library(), adaptor(), service()})
+    examine_python(findings, examine_gpu(findings));
+    for (const Finding& finding : {program("salusd"), program("salus-job"), library(), adaptor(), configuration(),
+                                   state_directory(), socket_file(), containers(), service()})
         findings.push_back(finding);
     bool ok = true;
     nlohmann::ordered_json out = nlohmann::ordered_json::array();

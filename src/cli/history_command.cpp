@@ -1,29 +1,22 @@
 // salus history: lists and clears the record of commands that have run. Works on the file itself and needs no service,
 // unless the file belongs to the machine's service: then it asks that.
-#include <unistd.h>
-
-#include <filesystem>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "cli/history_file.h"
 #include "cli/history_view.h"
-#include "cli/service_link.h"
 #include "history/records_json.h"
 #include "history/store.h"
 #include "os/clock.h"
-#include "os/places.h"
 
 namespace salus::cli {
 namespace {
-
-/// How long to wait for the file; the service writes rarely and briefly.
-constexpr Duration kPatience = seconds(2);
 
 struct HistoryArguments {
     bool json = false;
@@ -31,46 +24,13 @@ struct HistoryArguments {
     std::string part;
 };
 
-/// Of the running service, else of the one that would be started.
-struct HistoryPlace {
-    std::string file;
-    bool is_ours = true;  ///< else only the service reads the file, and passes on what is the user's
-};
-
-HistoryPlace place_of_history() {
-    std::string state = os::default_state_directory();
-    const Result<Status> status = ask_status(os::default_socket());
-    if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
-    // Another user's directory cannot be searched.
-    return {state + "/" + history::kFileName, !status || ::access(state.c_str(), X_OK) == 0};
-}
-
-nlohmann::json ask_for_history(const wire::Command& command) {
-    const Result<std::string> answer = ask_service(os::default_socket(), command);
-    if (!answer) throw Failure{answer.error()};
-    return nlohmann::json::parse(answer.value(), nullptr, false);
-}
-
-/// Nothing: no command has ended yet.
-std::unique_ptr<history::Store> open_store(const std::string& file) {
-    const std::string path = trusted(file);
-    std::error_code error;
-    if (!std::filesystem::exists(path, error) && !error) return nullptr;
-    Result<std::unique_ptr<history::Store>> store = history::Store::open(path, kPatience);
-    if (!store) throw Failure{store.error()};
-    return std::move(store).value();
-}
-
-/// Root sees everybody's commands, as with jobs.
-std::optional<unsigned> whose() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
-
 int show(bool as_json) {
     std::vector<history::Record> records;
     const HistoryPlace place = place_of_history();
     if (!place.is_ours) {
         records = history::records_from(ask_for_history(wire::AskHistory{}));
-    } else if (const auto store = open_store(place.file)) {
-        Result<std::vector<history::Record>> listed = store->list(whose());
+    } else if (const auto store = open_history(place)) {
+        Result<std::vector<history::Record>> listed = store->list(whose_history());
         if (!listed) throw Failure{listed.error()};
         records = std::move(listed).value();
     }
@@ -87,8 +47,8 @@ int clear_history(const HistoryArguments& a) {
         if (part.view() != a.part) throw UsageError{"history clear: this text is too long"};
         const nlohmann::json answer = ask_for_history(wire::ClearHistory{part});
         if (answer.is_object()) cleared = answer.value("cleared", std::uint64_t{0});
-    } else if (const auto store = open_store(place.file)) {
-        const Result<std::uint64_t> done = store->clear(whose(), a.part);
+    } else if (const auto store = open_history(place)) {
+        const Result<std::uint64_t> done = store->clear(whose_history(), a.part);
         if (!done) throw Failure{done.error()};
         cleared = done.value();
     }

@@ -30,16 +30,6 @@ std::string without_directories(std::string_view command) {
     return text;
 }
 
-/// Commands of one script differ at their ends, so a long command is cut in the middle.
-std::string command_text(std::string_view command) {
-    std::string text = printable(command);
-    if (width_of(text) > kCommandWidth) text = without_directories(text);
-    const int width = width_of(text);
-    if (width <= kCommandWidth) return text;
-    const std::string without_end = cut(text, width - kCommandEnd);
-    return cut(text, kCommandEnd) + "..." + text.substr(without_end.size());
-}
-
 std::string iteration_text(Duration time) {
     if (time.ns == 0) return "-";
     const double ms = time.seconds() * 1e3;
@@ -56,7 +46,7 @@ std::string size_text(Bytes size) { return size.count > 0 ? format_bytes(size) :
 std::vector<std::string> cells_of(const history::Record& record, double now_s) {
     const history::Run& run = record.last;
     const history::Figures& figures = run.figures;
-    return {command_text(run.command),
+    return {shortened_command(run.command),
             std::to_string(record.runs),
             figures.iterations > 0 ? std::to_string(figures.iterations) : "-",
             iteration_text(figures.iteration_time),
@@ -68,6 +58,15 @@ std::vector<std::string> cells_of(const history::Record& record, double now_s) {
 }
 
 }  // namespace
+
+std::string shortened_command(std::string_view command) {
+    std::string text = printable(command);
+    if (width_of(text) > kCommandWidth) text = without_directories(text);
+    const int width = width_of(text);
+    if (width <= kCommandWidth) return text;
+    const std::string without_end = cut(text, width - kCommandEnd);
+    return cut(text, kCommandEnd) + "..." + text.substr(without_end.size());
+}
 
 std::string format_history(const std::vector<history::Record>& records, double now_s) {
     if (records.empty()) return "no history\n";

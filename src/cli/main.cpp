@@ -16,18 +16,8 @@ void say(const std::string& message) { std::fprintf(stderr, "salus: %s\n", salus
 
 int main(int argc, char** argv) {
     CLI::App program("Salus: several deep-learning jobs share one GPU.", "salus");
-    program.set_version_flag("--version", salus::cli::version_text());
-    program.require_subcommand(1);
     salus::cli::Action action;
-    salus::cli::add_run_command(program, action);
-    salus::cli::add_control_commands(program, action);
-    salus::cli::add_wait_command(program, action);
-    salus::cli::add_history_command(program, action);
-    salus::cli::add_doctor_command(program, action);
-    salus::cli::add_bench_command(program, action);
-    salus::cli::add_sim_command(program, action);
-    salus::cli::add_completion_command(program, action);
-    salus::cli::add_help_command(program, action);
+    salus::cli::add_commands(program, action);
     try {
         program.parse(argc, argv);
         const int status = action();

@@ -19,6 +19,7 @@
 #include "base/characters.h"
 #include "base/python_command.h"
 #include "base/text.h"
+#include "cli/columns.h"
 #include "cli/commands.h"
 #include "cli/job_environment.h"
 #include "cli/job_logs.h"
@@ -33,6 +34,8 @@
 #include "os/places.h"
 #include "os/poll.h"
 #include "os/program.h"
+#include "os/socket.h"
+#include "os/terminal.h"
 #include "wire/assignments.h"
 #include "wire/pass_on.h"
 
@@ -96,6 +99,7 @@ public:
         }
         wait_for_room();
         find_shim();
+        tell_unshared();
         start();
         return supervise();
     }
@@ -147,6 +151,7 @@ private:
         waits_ = running->waits != 0;
         why_waits_.reason = wait_reason_from(running->reason.view());
         connection_ = std::move(connection).value();
+        if (child_ > 0) tell_unshared();  // to a new service
         return {};
     }
 
@@ -170,19 +175,29 @@ private:
         }
     }
 
+    /// For `salus ps`. If a process attaches nevertheless, the service forgets it.
+    void tell_unshared() {
+        if (connection_ && !unshared_.empty())
+            wire::send(connection_.get(), wire::Unshared{job_, wire::Text<160>(unshared_)});
+    }
+
     /// A Python that the adaptor cannot enter runs without sharing.
     void look_at_python() {
         const auto python = parse_python(arguments_.command);
         if (!python) return;
         const Result<Adaptor> adaptor = find_adaptor();
-        constexpr const char* kEffect = "the job runs without sharing";
-        if (python->shuts_out) complain(fmt::format("python -{} keeps the adaptor out; {}", python->shuts_out, kEffect));
-        else if (!adaptor) complain(fmt::format("{}; {}", adaptor.error(), kEffect));
+        if (python->shuts_out) unshared_ = fmt::format("python -{} keeps the adaptor out", python->shuts_out);
+        else if (!adaptor) unshared_ = adaptor.error();
+        if (!unshared_.empty()) complain(unshared_ + "; the job runs without sharing");
     }
 
     /// What stands between the job and the GPU's driver.
     void find_shim() {
-        if (place_.device != "cuda" || arguments_.shim == "off") return;
+        if (place_.device != "cuda") return;
+        if (arguments_.shim == "off") {
+            if (!parse_python(arguments_.command)) unshared_ = "--shim off, and only PyTorch shares without the shim";
+            return;
+        }
         const Result<std::string> preload = preload_with_shim();
         if (preload) preload_ = preload.value();
         else complain(preload.error() + "; only PyTorch scripts share the GPU");
@@ -193,7 +208,11 @@ private:
         complained_ = true;
     }
 
-    static void say(const std::string& what) { std::fprintf(stderr, "salus: %s\n", printable(what).c_str()); }
+    /// Once the command runs, its progress bar may stand in the line of the terminal where we would write.
+    void say(const std::string& what) const {
+        const std::string line = fmt::format("salus: {}\n", printable(what));
+        std::fputs(child_ > 0 ? on_own_line(line, os::terminal_columns(STDERR_FILENO)).c_str() : line.c_str(), stderr);
+    }
 
     /// True in the process that continues in the background; the other one has informed the user.
     bool go_to_background() {
@@ -328,9 +347,10 @@ private:
     os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
-    std::string preload_;  ///< for LD_PRELOAD
-    bool waits_ = false;   ///< for Start ...
-    StartWait why_waits_;  ///< ... as the service said at first
+    std::string preload_;   ///< for LD_PRELOAD
+    std::string unshared_;  ///< why the job will not share, as far as can be told before it starts
+    bool waits_ = false;    ///< for Start ...
+    StartWait why_waits_;   ///< ... as the service said at first
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};

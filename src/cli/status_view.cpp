@@ -147,7 +147,7 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
     switch (reason) {
         case WaitReason::kNothing: return {};
         case WaitReason::kTurn: return "waits for its turn" + (known ? ", after " + behind : "");
-        case WaitReason::kMemory: return "waits for memory";
+        case WaitReason::kMemory: return "waits for memory" + (known ? ", of which " + behind + " holds most" : "");
         case WaitReason::kReservation:
             return "waits for memory: the room is kept for " + behind + ", which has waited longer";
         case WaitReason::kProfiling:
@@ -156,7 +156,7 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
         case WaitReason::kMapping: return "waits while its lane is mapped";
         case WaitReason::kStoppedHolder:
             return "waits: its lane is held by " + behind + ", which does nothing inside an iteration";
-        case WaitReason::kOrder: return "waits: the policy lets others go first";
+        case WaitReason::kOrder: return "waits: the policy lets " + (known ? behind : "others") + " go first";
         case WaitReason::kPaused: return "is stopped, by a signal or a debugger";
         case WaitReason::kRefused: return "is refused: it could never fit on the device";
         case WaitReason::kUserMemory: return "waits: the jobs of its user have as much memory as one user may have";
@@ -181,6 +181,7 @@ std::string wait_text(JobState state, const Wait& wait) {
     if (!wait.reason) return "waits, for a reason that only a newer salus knows";
     if (wait.reason != WaitReason::kNothing) return reason_text(*wait.reason, wait.behind);
     if (state == JobState::kGrowing) return "waits in mid-iteration for more memory";
+    if (state == JobState::kUnshared) return "runs without sharing";
     if (state == JobState::kStarting) return "has not asked for the device yet";
     if (state == JobState::kUnseen) return "uses the GPU without Salus: its calls pass by the shim";
     return {};
@@ -201,7 +202,12 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
         cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
-    if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
+    if (!job.activity && job.state == JobState::kWaiting) {
+        cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
+        if (job.behind) cells.why += "; " + job_text(job.behind->name, job.behind->job) + " holds most";
+    }
+    const bool unshared = job.state == JobState::kUnshared || job.state == JobState::kUnseen;
+    if (unshared && !job.why_unshared.empty()) cells.why = "runs without sharing: " + printable(job.why_unshared);
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
     if (activity.lane != kNoLane) cells.lane = std::to_string(index_of(activity.lane));
@@ -220,6 +226,9 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
         cells.why += ", for " + (waiting_s < 99.5 ? fmt::format("{:.0f} s", waiting_s) : format_seconds(waiting_s));
     if (cells.why.empty() && activity.interactive && activity.lane != kNoLane && !activity.beside)
         cells.why = "takes turns: there is no memory to run beside the others";
+    constexpr Duration kShowsByThen = seconds(10);
+    if (cells.why.empty() && job.state == JobState::kIdle && activity.iterations == 0 && job.attached >= kShowsByThen)
+        cells.why = "has shown no iteration yet";
     const bool explained = !cells.why.empty();
     const auto add_to_why = [&](const std::string& text) { cells.why += (cells.why.empty() ? "" : "; ") + text; };
     if (const auto& requests = activity.requests; requests.answered > 0) {

@@ -283,6 +283,10 @@ TEST(WaitText, NamesWhoIsInTheWay) {
               "waits: its lane is held by another job, which does nothing inside an iteration");
     EXPECT_EQ(text(WaitReason::kProfiling, true), "waits for the first iterations of vae (job 4)");
     EXPECT_EQ(text(WaitReason::kProfiling, false), "waits for room for its first iterations");
+    EXPECT_EQ(text(WaitReason::kOrder, true), "waits: the policy lets vae (job 4) go first");
+    EXPECT_EQ(text(WaitReason::kOrder, false), "waits: the policy lets others go first");
+    EXPECT_EQ(text(WaitReason::kMemory, true), "waits for memory, of which vae (job 4) holds most");
+    EXPECT_EQ(text(WaitReason::kMemory, false), "waits for memory");
     EXPECT_EQ(wait_text(JobState::kWaiting, {WaitReason::kTurn, Wait::Behind{"?", 0}}),
               "waits for its turn, after another job");
 }
@@ -303,6 +307,40 @@ TEST(WaitText, StatesThatSayItThemselves) {
     EXPECT_EQ(wait_text(JobState::kUnseen, nothing), "uses the GPU without Salus: its calls pass by the shim");
     EXPECT_EQ(wait_text(JobState::kWaiting, unknown), "waits, for a reason that only a newer salus knows");
     EXPECT_EQ(wait_text(JobState::kUnknown, nothing), "");
+}
+
+TEST(JobCells, SayWhyAJobRunsWithoutSharing) {
+    JobStatus job = starting();
+    EXPECT_EQ(cells_of(job, {}).why, "has not asked for the device yet");
+    job.state = JobState::kUnshared;
+    EXPECT_EQ(cells_of(job, {}).state, "unshared");
+    EXPECT_EQ(cells_of(job, {}).why, "runs without sharing");
+    job.why_unshared = "torch.distributed\x1b";
+    EXPECT_EQ(cells_of(job, {}).why, "runs without sharing: torch.distributed?");
+    job.state = JobState::kUnseen;
+    EXPECT_EQ(cells_of(job, {}).why, "runs without sharing: torch.distributed?");
+    job.why_unshared.clear();
+    EXPECT_EQ(cells_of(job, {}).why, "uses the GPU without Salus: its calls pass by the shim");
+}
+
+TEST(JobCells, NameWhoHasTheMemoryThatAJobWaitsForToStart) {
+    JobStatus job = starting();
+    job.state = JobState::kWaiting;
+    EXPECT_EQ(cells_of(job, {}).why, "waits for memory on the GPU, to start");
+    job.behind = Wait::Behind{"vae", 4};
+    EXPECT_EQ(cells_of(job, {}).why, "waits for memory on the GPU, to start; vae (job 4) holds most");
+}
+
+TEST(JobCells, SayIfAClientShowsNoIterations) {
+    JobStatus job = starting();
+    job.state = JobState::kIdle;
+    job.activity.emplace();
+    job.attached = seconds(9);
+    EXPECT_EQ(cells_of(job, {}).why, "");
+    job.attached = seconds(10);
+    EXPECT_EQ(cells_of(job, {}).why, "has shown no iteration yet");
+    job.activity->iterations = 1;
+    EXPECT_EQ(cells_of(job, {}).why, "");
 }
 
 // ------------------------------------------------------------------------------------------------------------ status
@@ -445,6 +483,11 @@ TEST(Figures, SecondsAndRates) {
     EXPECT_EQ(format_rate(0.9999), "1.00");
     EXPECT_EQ(format_rate(9.996), "10.0");
     EXPECT_EQ(format_rate(99.96), "100");
+}
+
+TEST(Columns, ALineOfOurOwnIsWrappedToFromMidLineOnly) {
+    EXPECT_EQ(on_own_line("salus: x\n", 0), "salus: x\n") << "no terminal";
+    EXPECT_EQ(on_own_line("salus: x\n", 5), "    \rsalus: x\n");
 }
 
 TEST(Columns, WidthCutAndPad) {

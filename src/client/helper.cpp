@@ -1,6 +1,8 @@
 // The helper thread: answers the service, whatever the job's own threads do.
 
+#include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "base/text.h"
 #include "client/process_client.h"
@@ -116,7 +118,27 @@ void ProcessClient::on(const wire::NeedAnswer& message) {
         if (!asking_.on(message)) return;
         if (message.given != 0) memory_->set_room(message.persistent);
     }
+    if (message.given == 0) explain(message);  // before the framework's own error
     tell_askers();
+}
+
+/// Once: a script may try smaller batches until one fits.
+void ProcessClient::explain(const wire::NeedAnswer& denial) {
+    if (denial.more == 0 || exiting_ || std::exchange(explained_denial_, true)) return;
+    const auto text = [](std::uint64_t bytes) { return format_bytes({static_cast<std::int64_t>(bytes)}); };
+    std::string line = text(denial.more);
+    if (denial.holder_holds == 0) {
+        line += " more do not fit: jobs have " + text(denial.capacity) +
+                ", and no other job holds any of it; make this job smaller";
+    } else {
+        const std::string job = std::to_string(denial.holder_job);
+        line += " more do not fit: job " + job + " (" + std::string(denial.holder.view()) + ") holds " +
+                text(denial.holder_holds) + " of " + text(denial.capacity);
+        if (denial.others_hold > denial.holder_holds)
+            line += ", and others hold " + text(denial.others_hold - denial.holder_holds);
+        line += "; wait for it (salus wait " + job + "), or make this job smaller";
+    }
+    std::fprintf(stderr, "salus: %s\n", line.c_str());
 }
 
 void ProcessClient::on(const wire::Refuse& message) {

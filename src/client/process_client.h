@@ -187,6 +187,7 @@ private:
     void serve(const wire::Message& message, std::vector<os::Descriptor> pieces);
     bool perform(const attachment::Request& request, std::vector<os::Descriptor> pieces);
     void on(const wire::NeedAnswer& message);
+    void explain(const wire::NeedAnswer& denial);
     void on(const wire::Refuse& message);
     bool end_attachment();
     bool reattach();
@@ -254,6 +255,7 @@ private:
     std::atomic<bool> substitute_waits_{false};
     bool parked_ = false;  ///< a thread waits in begin(); under paging_mutex_, which it needs to come out
     std::atomic<bool> warned_{false};
+    bool explained_denial_ = false;  ///< used by the helper only
     std::atomic<std::uint32_t> attachments_{0};
     attachment::Requests requests_;  ///< helper only
     bool sent_away_ = false;

@@ -524,4 +524,57 @@ std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
     return {kOrder, kNoClient};
 }
 
+/// As ranks_before(); but viewers do not judge the policy.
+bool Engine::precedes_by_policy(const Client& a, const Client& b) const {
+    return precedes(policy_->rank(a.facts, situation()), a.facts, policy_->rank(b.facts, situation()), b.facts);
+}
+
+/// Of those that the policy lets onto the device, or lets run, before this client, the first; kNoClient: there is none.
+ClientId Engine::first_before(const Client& client) const {
+    const Client* first = nullptr;
+    for (const Client* other : clients_.all()) {
+        if (other == &client || other->refused || other->dropped || other->stopped) continue;
+        if (client.facts.interactive || are_mates(*other, client) || is_beside(*other)) continue;
+        const bool present = other->lane != kNoLane || other->on_device() || other->wants();
+        const bool in_order = policy_->info.exclusive && present && precedes_by_policy(*other, client);
+        const bool competes = !client.profiled && other->profiled && (other->wants() || other->turn() == Turn::kRunning) &&
+                              !policy_->profiles_before(client.facts, other->facts);
+        if ((in_order || competes) && (!first || precedes_by_policy(*other, *first))) first = other;
+    }
+    return first ? first->facts.id : kNoClient;
+}
+
+ClientId Engine::with_most_memory_beside(const Client& client) const {
+    const Client* most = nullptr;
+    for (const Client* other : clients_.all()) {
+        if (other == &client || other->reserved() <= Bytes{}) continue;
+        if (!most || other->reserved() > most->reserved()) most = other;
+    }
+    return most ? most->facts.id : kNoClient;
+}
+
+/// What next_to_profile() and may_profile_now() find in its way.
+std::pair<WaitReason, ClientId> Engine::why_not_profiled(const Client& newcomer) const {
+    using enum WaitReason;
+    if (profiling_ == newcomer.facts.id) {  // it is next, when the lanes are given back
+        for (const Lane& lane : lanes_.all()) {
+            if (lane.beside || lane.holder == kNoClient) continue;
+            return {clients_.at(lane.holder).stopped ? kStoppedHolder : kTurn, lane.holder};
+        }
+    }
+    if (const ClientId before = first_before(newcomer); before != kNoClient) return {kOrder, before};
+    if (stalled_ > 0 || ledger_.in_debt()) return {kMemory, with_most_memory_beside(newcomer)};
+    return {kProfiling, kNoClient};
+}
+
+std::pair<WaitReason, ClientId> Engine::explain_wait(const Client& client) const {
+    using enum WaitReason;
+    const auto [reason, behind] = why_waits(client);
+    if (behind != kNoClient) return {reason, behind};
+    if (reason == kProfiling) return why_not_profiled(client);
+    if (reason == kMemory) return {kMemory, with_most_memory_beside(client)};
+    if (reason == kOrder) return {kOrder, first_before(client)};
+    return {reason, behind};
+}
+
 }  // namespace salus

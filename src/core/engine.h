@@ -113,13 +113,20 @@ public:
     }
     /// Whether its user has no room for it: Note [Limits of a user] in admission.cpp.
     bool is_over_limit(const Client& client) const;
-    /// Why it waits, and behind whom if behind anyone.
+    /// Why it waits, and behind whom if behind anyone. Cheap: asked of every client after each event.
     std::pair<WaitReason, ClientId> why_waits(const Client& client) const;
+    /// The same for people, who want to know in each case who is in the way.
+    std::pair<WaitReason, ClientId> explain_wait(const Client& client) const;
 
 private:
     // So many newcomers may profile beside each other, and each gets this part of the capacity.
     static constexpr std::ptrdiff_t kProfileBeside = 8;
     static constexpr std::int64_t kShareBeside = 64;
+
+    bool precedes_by_policy(const Client& a, const Client& b) const;
+    std::pair<WaitReason, ClientId> why_not_profiled(const Client& newcomer) const;
+    ClientId first_before(const Client& client) const;
+    ClientId with_most_memory_beside(const Client& client) const;
 
     friend class Saboteur;  // breaks the engine for the swarm's canaries: sim/saboteur.h
 

@@ -213,7 +213,7 @@ public:
     bool runs(ClientId id) const { return at(id).turn() == Turn::kRunning; }
     /// "turn behind A"
     std::string why(ClientId id) const {
-        const auto [reason, behind] = engine.why_waits(at(id));
+        const auto [reason, behind] = engine.explain_wait(at(id));
         return std::string(name_of(reason)) + (behind == kNoClient ? "" : " behind " + letter(behind));
     }
     /// The size and the charge of each lane: "0:300 1:200(500)"; the charge only where it differs.

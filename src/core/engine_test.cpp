@@ -250,7 +250,7 @@ TEST_F(EngineTest, WhoWaitsIsToldWhy) {
              rig.enter();
              return rig.enter();
          }},
-        {"memory", "srtf",
+        {"memory behind A", "srtf",
          [](Rig& rig) {
              rig.enter({.pageable = false, .persistent_mib = 600});
              return rig.enter({.persistent_mib = 600});
@@ -269,7 +269,7 @@ TEST_F(EngineTest, WhoWaitsIsToldWhy) {
              rig.boundary(a);
              return a;
          }},
-        {"profiling", "priority",
+        {"order behind A", "priority",
          [](Rig& rig) {
              rig.enter({.priority = 1});
              return rig.enter({.profiled = false});
@@ -293,10 +293,22 @@ TEST_F(EngineTest, WhoWaitsIsToldWhy) {
              rig.stop(rig.enter());
              return rig.enter();
          }},
-        {"order", "fifo",
+        {"order behind A", "fifo",
          [](Rig& rig) {
              rig.enter();
              return rig.enter();
+         }},
+        {"order behind A", "fifo",  // with room for it, and for another behind it
+         [](Rig& rig) {
+             rig.enter();
+             const ClientId newcomer = rig.enter({.profiled = false});
+             rig.enter({.profiled = false});
+             return newcomer;
+         }},
+        {"turn behind A", "fair",  // it is next to profile, when A has reached its boundary
+         [](Rig& rig) {
+             rig.enter();
+             return rig.enter({.profiled = false});
          }},
         {"paused", "fair",
          [](Rig& rig) {

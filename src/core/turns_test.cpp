@@ -248,7 +248,7 @@ TEST_F(EngineTurnsTest, UnderFifoAnIdleHolderKeepsTheDevice) {
     rig.idle(a);
     rig.pass(minutes(1));
     EXPECT_EQ(rig.turns(), "");
-    EXPECT_EQ(rig.why(b), "order");
+    EXPECT_EQ(rig.why(b), "order behind A");
     rig.leave(a, 0);
     EXPECT_EQ(rig.turns(), "grant B 1");
 }

@@ -41,13 +41,15 @@ class LaneMemory {
 public:
     /// `identity`: which device of its kind, such as a GPU's UUID. `capacity`: total memory for jobs, by the machine's
     /// account.
-    LaneMemory(const Traits& traits, std::string identity, Bytes capacity)
-        : traits_(traits), identity_(std::move(identity)), capacity_(capacity) {}
+    /// `total`: all that it has; 0: the same.
+    LaneMemory(const Traits& traits, std::string identity, Bytes capacity, Bytes total = {})
+        : traits_(traits), identity_(std::move(identity)), capacity_(capacity), total_(total > Bytes{} ? total : capacity) {}
     virtual ~LaneMemory() = default;
 
     const Traits& traits() const { return traits_; }
     const std::string& identity() const { return identity_; }
     Bytes capacity() const { return capacity_; }
+    Bytes total() const { return total_; }
 
     /// Makes the lane at least this large.
     virtual Result<bool> provide(LaneId lane, Bytes size) = 0;
@@ -77,6 +79,7 @@ private:
     Traits traits_;
     std::string identity_;
     Bytes capacity_;
+    Bytes total_;
 };
 
 // ----------------------------------------------------------------------------------------------------------- the client

@@ -71,4 +71,35 @@ std::vector<Record> records_from(const json& document) {
     return records;
 }
 
+json usage_json(const std::vector<Usage>& usage) {
+    json rows = json::array();
+    for (const Usage& part : usage) {
+        rows.push_back({{"uid", part.uid},
+                        {"command", part.command},
+                        {"jobs", part.jobs},
+                        {"iterations", part.iterations},
+                        {"device_s", part.use.device_s},
+                        {"memory_time_gib_s", part.use.memory_time_gib_s},
+                        {"took_s", part.took.seconds()}});
+    }
+    return rows;
+}
+
+std::vector<Usage> usage_from(const json& document) {
+    std::vector<Usage> usage;
+    if (!document.is_array()) return usage;
+    for (const json& row : document) {
+        if (!row.is_object()) continue;
+        Usage& part = usage.emplace_back();
+        read(row, "uid", part.uid);
+        read(row, "command", part.command);
+        read(row, "jobs", part.jobs);
+        read(row, "iterations", part.iterations);
+        read(row, "device_s", part.use.device_s);
+        read(row, "memory_time_gib_s", part.use.memory_time_gib_s);
+        part.took = seconds_in(row, "took_s");
+    }
+    return usage;
+}
+
 }  // namespace salus::history

@@ -1,4 +1,4 @@
-// Records of the history as JSON: what `salus history --json` prints, and how the service passes a user's records on.
+// The history as JSON: what `salus history --json` prints, and how the service passes on what is a user's.
 #pragma once
 
 #include <vector>
@@ -12,5 +12,9 @@ namespace salus::history {
 nlohmann::json records_json(const std::vector<Record>& records);
 /// Reads what records_json() wrote. A missing or unexpected field keeps its default.
 std::vector<Record> records_from(const nlohmann::json& document);
+
+/// The same of what jobs have used.
+nlohmann::json usage_json(const std::vector<Usage>& usage);
+std::vector<Usage> usage_from(const nlohmann::json& document);
 
 }  // namespace salus::history

@@ -14,7 +14,7 @@
 namespace salus::history {
 namespace {
 
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 
 /// Names every column that the code below uses, so that opening a file detects a table that lacks one.
 constexpr const char* kSchema = R"(
@@ -36,12 +36,29 @@ constexpr const char* kSchema = R"(
     );
     CREATE INDEX IF NOT EXISTS by_program ON commands (uid, program_key);
     CREATE INDEX IF NOT EXISTS by_time ON commands (uid, ended_at_s);
-    PRAGMA user_version = 2;
+    CREATE TABLE IF NOT EXISTS runs (
+        uid INTEGER NOT NULL,
+        command_key INTEGER NOT NULL,
+        command TEXT NOT NULL,
+        iterations INTEGER NOT NULL,
+        device_s REAL NOT NULL,
+        memory_time_gib_s REAL NOT NULL,
+        took_s REAL NOT NULL,
+        ended_at_s REAL NOT NULL,
+        status INTEGER NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS runs_by_time ON runs (uid, ended_at_s);
+    PRAGMA user_version = 3;
 )";
 constexpr const char* kFromVersion1 = "ALTER TABLE commands ADD COLUMN interactive INTEGER NOT NULL DEFAULT 0";
 constexpr const char* kSelect =
     "SELECT uid, command_key, program_key, command, runs, iterations, iteration_ns, persistent, ephemeral, took_ns, "
     "ended_at_s, status, interactive FROM commands";
+/// total() and not sum(): the sum of what anybody may have written into the file must not overflow.
+constexpr const char* kSelectUsage =
+    "SELECT uid, max(command), count(*), total(iterations), total(device_s), total(memory_time_gib_s), total(took_s) "
+    "FROM runs WHERE (?1 IS NULL OR uid = ?1) AND ended_at_s >= ?2 GROUP BY uid, command_key "
+    "ORDER BY uid, total(device_s) DESC, max(ended_at_s) DESC";
 
 /// One statement, from its binding to its last row.
 class Statement {
@@ -100,6 +117,9 @@ private:
 std::int64_t figure(std::int64_t value) { return value >= 0 && value <= std::int64_t{1} << 50 ? value : 0; }
 std::uint64_t count(std::int64_t value) { return static_cast<std::uint64_t>(figure(value)); }
 Duration span(std::int64_t ns) { return {std::max<std::int64_t>(ns, 0)}; }
+/// Years of many devices fit in.
+double amount(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0; }
+Duration span_of(double s) { return seconds_of(std::clamp(amount(s), 0.0, 9e9)); }
 double moment(double s) { return std::isfinite(s) ? std::clamp(s, 0.0, 1e11) : 0; }
 
 Record record_in(const Statement& row) {
@@ -120,6 +140,15 @@ Record record_in(const Statement& row) {
     return record;
 }
 
+Usage usage_in(const Statement& row) {
+    return {static_cast<unsigned>(row.integer(0)),
+            row.text(1),
+            count(row.integer(2)),
+            static_cast<std::uint64_t>(amount(row.real(3))),
+            {amount(row.real(4)), amount(row.real(5))},
+            span_of(row.real(6))};
+}
+
 bool is_broken(int result) {
     const int primary = result & 0xff;
     // An error in one of our statements means that the tables are not as expected.
@@ -138,7 +167,8 @@ void Store::Close::operator()(sqlite3* database) const { sqlite3_close(database)
 
 // ---------------------------------------------------------------------------------------------------------- opening
 
-Store::Opened Store::open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max) {
+Store::Opened Store::open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max,
+                                     std::uint64_t runs_max) {
     // Private to the user, because commands may contain secrets.
     if (!os::open_file(path, os::Open::kReadWrite)) return {nullptr, path + ": " + std::strerror(errno)};
     Opened opened;
@@ -149,8 +179,12 @@ Store::Opened Store::open_or_replace(const std::string& path, Duration patience,
         os::open_file(path, os::Open::kReadWrite);
         made = attempt(path, patience);
     }
-    if (!made.store) opened.remark = made.why;
-    else made.store->commands_max_ = commands_max;
+    if (!made.store) {
+        opened.remark = made.why;
+    } else {
+        made.store->commands_max_ = commands_max;
+        made.store->runs_max_ = runs_max;
+    }
     opened.store = std::move(made.store);
     return opened;
 }
@@ -202,9 +236,13 @@ Store::Fault Store::prepare(std::string& why) {
     const int result = sqlite3_extended_errcode(database_.get());
     if (!made) why = sqlite3_errmsg(database_.get());
     if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
-    Statement columns(database_.get(), kSelect);
-    if (is_broken(columns.result())) why = "its tables are not those of Salus";
-    return is_broken(columns.result()) ? Fault::kBroken : Fault::kNone;
+    for (const char* select : {kSelect, kSelectUsage}) {
+        const Statement columns(database_.get(), select);
+        if (!is_broken(columns.result())) continue;
+        why = "its tables are not those of Salus";
+        return Fault::kBroken;
+    }
+    return Fault::kNone;
 }
 
 /// Nothing if it cannot be read. The statement ends here: it would keep the file locked.
@@ -224,7 +262,7 @@ Error Store::error() const { return Error{std::string("history: ") + sqlite3_err
 
 Result<bool> Store::record(const Run& run) {
     if (!execute("BEGIN IMMEDIATE")) return error();
-    if (upsert(run) && trim(run.uid) && execute("COMMIT")) return true;
+    if (upsert(run) && add(run) && trim(run.uid) && execute("COMMIT")) return true;
     const Error why = error();
     execute("ROLLBACK");
     return why;
@@ -252,7 +290,19 @@ bool Store::upsert(const Run& run) {
     return statement.run();
 }
 
+bool Store::add(const Run& run) {
+    Statement statement(database_.get(), "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
+    statement.bind(run.uid).bind(run.keys.command).bind(std::string_view(run.command));
+    statement.bind(figure(static_cast<std::int64_t>(run.figures.iterations)));
+    statement.bind(amount(run.use.device_s)).bind(amount(run.use.memory_time_gib_s));
+    return statement.bind(span(run.took.ns).seconds()).bind(moment(run.ended_at_s)).bind(run.status).run();
+}
+
 bool Store::trim(unsigned uid) {
+    Statement runs(database_.get(), R"(
+        DELETE FROM runs WHERE rowid IN
+            (SELECT rowid FROM runs WHERE uid = ?1 ORDER BY ended_at_s DESC, rowid DESC LIMIT -1 OFFSET ?2))");
+    if (!runs.bind(uid).bind(runs_max_).run()) return false;
     Statement statement(database_.get(), R"(
         DELETE FROM commands WHERE rowid IN
             (SELECT rowid FROM commands WHERE uid = ?1 ORDER BY ended_at_s DESC, rowid DESC LIMIT -1 OFFSET ?2))");
@@ -286,11 +336,22 @@ Result<std::vector<Record>> Store::list(std::optional<unsigned> uid) {
     return records;
 }
 
+Result<std::vector<Usage>> Store::usage(std::optional<unsigned> uid, double since_s) {
+    Statement statement(database_.get(), kSelectUsage);
+    statement.bind(uid).bind(since_s);
+    std::vector<Usage> all;
+    while (statement.step()) all.push_back(usage_in(statement));
+    if (!statement.ended_well()) return error();
+    return all;
+}
+
 Result<std::uint64_t> Store::clear(std::optional<unsigned> uid, std::string_view part) {
-    Statement statement(database_.get(),
-                        "DELETE FROM commands WHERE (?1 IS NULL OR uid = ?1) AND (?2 = '' OR instr(command, ?2) > 0)");
-    statement.bind(uid).bind(part);
-    if (!statement.run()) return error();
+    for (const char* table : {"runs", "commands"}) {
+        Statement statement(database_.get(), std::string("DELETE FROM ") + table +
+                                                 " WHERE (?1 IS NULL OR uid = ?1) AND (?2 = '' OR instr(command, ?2) > 0)");
+        statement.bind(uid).bind(part);
+        if (!statement.run()) return error();
+    }
     return static_cast<std::uint64_t>(sqlite3_changes(database_.get()));
 }
 

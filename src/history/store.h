@@ -1,4 +1,4 @@
-// The record of commands that have run: an SQLite file, one row for each command of each user.
+// The record of commands that have run: an SQLite file, one row for each command of each user, and one for each run.
 //
 // The record only orders and estimates; it never refuses anything. So a broken file or a failed write costs only knowledge.
 // Several processes may have the file open; a Store belongs to one thread.
@@ -24,6 +24,8 @@ namespace salus::history {
 inline constexpr const char* kFileName = "history.db";
 /// This many commands of each user are kept, the latest ones.
 inline constexpr std::uint64_t kCommandsMax = 10'000;
+/// ... and this many runs of each user.
+inline constexpr std::uint64_t kRunsMax = 100'000;
 
 using Figures = RunFigures;
 
@@ -36,12 +38,23 @@ struct Run {
     Duration took;
     double ended_at_s = 0;  ///< Unix time
     int status = 0;         ///< its exit status, or 128 + the signal that ended it
+    RunUse use{};
 };
 
 /// All that is known about a command. Figures and `took` are those of the last successful run, if there is one.
 struct Record {
     Run last;
     std::uint64_t runs = 0;
+};
+
+/// What the runs of one command have used together.
+struct Usage {
+    unsigned uid = 0;
+    std::string command;
+    std::uint64_t jobs = 0;
+    std::uint64_t iterations = 0;
+    RunUse use;
+    Duration took;
 };
 
 class Store {
@@ -52,7 +65,8 @@ public:
     };
     /// For the service: creates the file if there is none. A broken file is set aside and replaced; a file of a newer
     /// version is left alone. No call waits longer than `patience` for other users of the file.
-    static Opened open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max = kCommandsMax);
+    static Opened open_or_replace(const std::string& path, Duration patience, std::uint64_t commands_max = kCommandsMax,
+                                  std::uint64_t runs_max = kRunsMax);
     /// Opens an existing file, unchanged.
     static Result<std::unique_ptr<Store>> open(const std::string& path, Duration patience);
 
@@ -67,7 +81,12 @@ public:
     /// The records of one user, or of all; latest first.
     Result<std::vector<Record>> list(std::optional<unsigned> uid);
 
-    /// Forgets the commands whose text contains `part`; empty: all. Returns their number.
+    /// What the runs of one user, or of all, that ended at this Unix time or later have used; by user, then the command
+    /// with most device time first.
+    Result<std::vector<Usage>> usage(std::optional<unsigned> uid, double since_s);
+
+    /// Forgets the commands, and their runs, whose text contains `part`; empty: all. Returns the number
+    /// of commands.
     Result<std::uint64_t> clear(std::optional<unsigned> uid, std::string_view part);
 
 private:
@@ -88,11 +107,13 @@ private:
     Fault prepare(std::string& why);
     bool execute(const char* sql);
     bool upsert(const Run& run);
+    bool add(const Run& run);
     bool trim(unsigned uid);
     Error error() const;
 
     Database database_;
     std::uint64_t commands_max_ = kCommandsMax;
+    std::uint64_t runs_max_ = kRunsMax;
 };
 
 }  // namespace salus::history

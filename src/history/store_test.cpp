@@ -56,6 +56,11 @@ protected:
         EXPECT_TRUE(records.ok()) << records.error();
         return records ? std::move(records).value() : std::vector<Record>{};
     }
+    static std::vector<Usage> used(Store& store, std::optional<unsigned> uid = kMe, double since_s = 0) {
+        Result<std::vector<Usage>> usage = store.usage(uid, since_s);
+        EXPECT_TRUE(usage.ok()) << usage.error();
+        return usage ? std::move(usage).value() : std::vector<Usage>{};
+    }
     /// Behind the store's back.
     void execute(const std::string& sql) const {
         sqlite3* database = nullptr;
@@ -260,6 +265,67 @@ TEST_F(StoreTest, AFileOfVersion1GetsTheClass) {
     EXPECT_EQ(listed(*store)[0].last.figures, server);
 }
 
+TEST_F(StoreTest, AFileOfVersion2GetsTheRuns) {
+    record(*open(), run_of(1, 7, 1));
+    execute("DROP TABLE runs; PRAGMA user_version = 2");
+    const std::unique_ptr<Store> store = open();
+    EXPECT_EQ(found(*store, {1, 7}), kFigures) << "what it knew stays";
+    EXPECT_TRUE(used(*store).empty());
+    record(*store, run_of(1, 7, 2));
+    EXPECT_EQ(used(*store).size(), 1u);
+}
+
+TEST_F(StoreTest, UsageIsSummedByUserAndCommandSinceATime) {
+    const std::unique_ptr<Store> store = open();
+    const auto ran = [&](unsigned uid, std::uint64_t command, double ended_at_s, RunUse use, int status = 0) {
+        history::Run run = run_of(command, 7, ended_at_s, kFigures, status);
+        run.uid = uid;
+        run.use = use;
+        record(*store, run);
+    };
+    ran(kMe, 1, 100, {10, 1});
+    ran(kMe, 1, 200, {20, 2}, 1);
+    ran(kMe, 2, 300, {90, 4});
+    ran(7, 1, 300, {5, 8});
+    const std::vector<Usage> all = used(*store, std::nullopt);
+    ASSERT_EQ(all.size(), 3u);
+    EXPECT_EQ(all[0].uid, 7u);
+    EXPECT_EQ(all[1].command, "python train.py 2") << "most device time first";
+    EXPECT_EQ(all[2].jobs, 2u);
+    EXPECT_EQ(all[2].iterations, 2 * kFigures.iterations) << "a failed run has used the device, too";
+    EXPECT_DOUBLE_EQ(all[2].use.device_s, 30);
+    EXPECT_DOUBLE_EQ(all[2].use.memory_time_gib_s, 3);
+    EXPECT_DOUBLE_EQ(all[2].took.seconds(), 40);
+    ASSERT_EQ(used(*store, kMe, 150).size(), 2u);
+    EXPECT_EQ(used(*store, kMe, 150)[1].jobs, 1u);
+    EXPECT_EQ(used(*store, kMe, 301).size(), 0u);
+    EXPECT_TRUE(store->clear(kMe, "train.py 1").ok());
+    EXPECT_EQ(used(*store).size(), 1u) << "what is forgotten is forgotten here, too";
+}
+
+TEST_F(StoreTest, UsageOfImpossibleRunsDoesNotOverflow) {
+    const std::unique_ptr<Store> store = open();
+    for (int i = 0; i < 2; ++i) {
+        history::Run run = run_of(1, 7, 1);
+        run.use = {std::numeric_limits<double>::infinity(), -1};
+        run.took = Duration{std::numeric_limits<std::int64_t>::max()};
+        record(*store, run);
+    }
+    execute("UPDATE runs SET device_s = 1e308, took_s = 1e308, iterations = 9223372036854775807");
+    const std::vector<Usage> all = used(*store);
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_GE(all[0].took.ns, 0);
+    EXPECT_EQ(all[0].use.memory_time_gib_s, 0);
+}
+
+TEST_F(StoreTest, KeepsTheLatestRunsOfEachUser) {
+    const auto store = std::move(Store::open_or_replace(path_, kPatience, kCommandsMax, /*runs_max=*/3).store);
+    for (std::uint64_t i = 1; i <= 5; ++i) record(*store, run_of(i, 7, static_cast<double>(i)));
+    const std::vector<Usage> all = used(*store);
+    ASSERT_EQ(all.size(), 3u);
+    for (const Usage& kept : all) EXPECT_NE(kept.command, "python train.py 1");
+}
+
 TEST_F(StoreTest, SeveralMayBringAFileUpToDateAtOnce) {
     for (int round = 0; round < 20; ++round) {
         fs::remove_all(path_);
@@ -291,13 +357,13 @@ TEST_F(StoreTest, TheClassIsKnownEvenIfEveryRunWasInterrupted) {
 
 TEST_F(StoreTest, ANewerFileIsLeftAlone) {
     record(*open(), run_of(1, 7, 1));
-    execute("PRAGMA user_version = 3");
+    execute("PRAGMA user_version = 4");
     const Store::Opened opened = Store::open_or_replace(path_, kPatience);
     EXPECT_FALSE(opened.store);
     EXPECT_NE(opened.remark.find("newer"), std::string::npos) << opened.remark;
     EXPECT_FALSE(Store::open(path_, kPatience).ok());
     EXPECT_FALSE(fs::exists(path_ + ".broken"));
-    execute("PRAGMA user_version = 2");
+    execute("PRAGMA user_version = 3");
     EXPECT_EQ(found(*open(), {1, 7}), kFigures);
 }
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
+#include "base/text.h"
 #include "client/memory.h"
 
 namespace salus::library {
@@ -21,7 +24,7 @@ public:
     /// Sets the bytes aside: threads may ask at once. False: the limit does not allow it.
     bool reserve(std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        if (bytes > left(served_)) return false;
+        if (bytes > left(served_)) return complain(bytes);
         total_ += bytes;
         return true;
     }
@@ -88,7 +91,7 @@ public:
     }
     bool hold(std::uint64_t held) override {
         const std::lock_guard lock(mutex_);
-        if (held > left(0)) return false;
+        if (held > left(0)) return complain(held - served_);
         served_ = held;
         return true;
     }
@@ -123,6 +126,15 @@ private:
     };
     using Blocks = std::unordered_map<std::uint64_t, Block>;
 
+    /// Tells the user once why an allocation fails. Returns false.
+    bool complain(std::uint64_t more) {
+        const auto text = [](std::uint64_t bytes) { return format_bytes({static_cast<std::int64_t>(bytes)}); };
+        if (!std::exchange(complained_, true))
+            std::fprintf(stderr, "salus: %s more do not fit: this process holds %s of the %s that --memory allows\n",
+                         text(more).c_str(), text(total_ + served_).c_str(), text(limit_).c_str());
+        return false;
+    }
+
     /// Of the limit, beside what the program has, and so much.
     std::uint64_t left(std::uint64_t beside) const {
         if (limit_ == 0) return ~std::uint64_t{0};
@@ -137,6 +149,7 @@ private:
         return bytes;
     }
 
+    bool complained_ = false;
     std::mutex mutex_;
     Blocks blocks_;
     std::map<std::uint64_t, std::uint64_t> mappings_;  ///< handles, by address

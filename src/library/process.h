@@ -45,6 +45,9 @@ void adaptor_has_attached();
 /// `why_not` says why in one line; if that is empty, another client is there already. REQUIRES: current_context().
 salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not);
 
+/// Tells the service, for `salus ps`, why this process of a job runs without sharing; in one line.
+void tell_unshared(const std::string& why);
+
 /// What the program has taken from the driver by itself, and the limit of the process. Never destroyed.
 Holdings& holdings();
 

@@ -20,7 +20,9 @@
 #include "interpose/allocator.h"
 #include "library/process.h"
 #include "os/places.h"
+#include "os/socket.h"
 #include "os/trust.h"
+#include "wire/framing.h"
 
 namespace {
 
@@ -188,6 +190,13 @@ salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not) {
     }
     why_not = error_text;
     return nullptr;
+}
+
+void tell_unshared(const std::string& why) {
+    const auto job = static_cast<std::uint32_t>(number_from("SALUS_JOB", 0));
+    if (job == 0) return;
+    if (const Result<os::Descriptor> service = os::connect_to(os::default_socket()))
+        wire::send(service.value().get(), wire::Unshared{job, wire::Text<160>(why)});
 }
 
 void* current_context() {
@@ -384,6 +393,10 @@ salus_status salus_get_counters(salus_client* client, salus_counters* counters) 
 salus_status salus_stop_sharing(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     return guarded(client, SALUS_SYSTEM, [&] { return client->client.stop_sharing(), SALUS_OK; });
+}
+
+void salus_tell_unshared(const char* why) {
+    if (why) salus::library::tell_unshared(why);
 }
 
 salus_status salus_detach(salus_client* client) {

@@ -74,12 +74,16 @@ bool may_join_crew() {
 
 /// This process is about to use the GPU, and has no adaptor that has said so.
 Role attach_for_launches() {
-    if (waits_for_others() && !may_join_crew()) return Role::kUngated;
+    if (waits_for_others() && !may_join_crew()) {
+        tell_unshared("its processes wait for others on the GPU, which take no turns with them");
+        return Role::kUngated;
+    }
     std::string why_not;
     salus_client* const client = attach_without_memory(holdings().total(), why_not);
     if (!client) {
         if (why_not.empty()) return Role::kByAdaptor;  // it was faster
         std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why_not.c_str());
+        tell_unshared(why_not);
         return Role::kUngated;
     }
     if (waits_for_others() && !client->client.join_crew()) return Role::kUngated;

@@ -83,8 +83,11 @@ Status Server::status_for(const os::Peer& peer) const {
         const WaitReason why =
             job.device ? devices_[index_of(*job.device)]->engine().why_waits_to_start(JobId{id}) : WaitReason::kNothing;
         const bool waits = why != WaitReason::kNothing;
-        status.jobs.push_back(row_of(job, waits ? JobState::kWaiting : JobState::kStarting, job.runner_pid, at));
-        if (waits) status.jobs.back().start_wait = StartWait{why};
+        const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
+        JobStatus row = row_of(job, waits ? JobState::kWaiting : otherwise, job.runner_pid, at);
+        if (waits) row.start_wait = StartWait{why};
+        if (why == WaitReason::kMemory) row.behind = holder_of_most(*job.device);
+        status.jobs.push_back(row);
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
     hide_from(peer.uid, status, options_.hides_others);
@@ -96,6 +99,18 @@ JobStatus Server::row_of(const EndedJob& ended) {
     row.end = {ended.at_unix_s, ended.job.exit_status};
     if (ended.job.took) row.elapsed = *ended.job.took;
     return row;
+}
+
+/// The job that the device's memory is waited for.
+std::optional<Wait::Behind> Server::holder_of_most(DeviceId device) const {
+    const Shell& shell = devices_[index_of(device)]->shell();
+    const Client* most = nullptr;
+    for (const Client* client : shell.engine().clients()) {
+        if (client->reserved() > (most ? most->reserved() : Bytes{})) most = client;
+    }
+    const auto session = most ? shell.sessions().find(most->facts.id) : shell.sessions().end();
+    if (session == shell.sessions().end()) return std::nullopt;
+    return Wait::Behind{session->second->name, session->second->job};
 }
 
 /// Of a job that has no client, or of a process of it that is none.
@@ -116,6 +131,7 @@ void Server::describe(JobStatus& row, const Job& job, Instant at) {
     row.elapsed = at - job.started;
     row.command = job.command;
     row.log = job.log;
+    row.why_unshared = job.why_unshared;
 }
 
 /// The processes of a job that use its device and have not attached.
@@ -274,6 +290,12 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::ClearHistory& wante
     const Result<std::uint64_t> cleared = history_.clear(whose_history(peer), wanted.part.view());
     if (!cleared) return {false, cleared.error()};
     return {true, dump({{"cleared", cleared.value()}})};
+}
+
+Server::Reply Server::obey(const os::Peer& peer, const wire::AskUsage& wanted) {
+    const Result<std::vector<history::Usage>> usage = history_.usage(whose_history(peer), wanted.since_unix_s);
+    if (!usage) return {false, usage.error()};
+    return {true, dump(history::usage_json(usage.value()))};
 }
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::StopService& wanted) {

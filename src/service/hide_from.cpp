@@ -16,6 +16,7 @@ void hide_from(unsigned uid, Status& status, bool only_numbers) {
         if (!only_numbers) break;
         if (row.activity && row.activity->wait.behind && !is_own(row.activity->wait.behind->job))
             row.activity->wait.behind->name.clear();
+        if (row.behind && !is_own(row.behind->job)) row.behind->name.clear();
     }
     for (auto* rows : {&status.jobs, &status.ended}) {
         for (JobStatus& row : *rows) {
@@ -24,6 +25,7 @@ void hide_from(unsigned uid, Status& status, bool only_numbers) {
             row.log.clear();
             if (!only_numbers) continue;
             row.name.clear();
+            row.why_unshared.clear();
             row.user = kNoUser;
             row.pid = 0;
         }

@@ -29,7 +29,7 @@ JobState state_of(const Client& client, const Session& session) {
 }
 
 Wait wait_of(const Shell& shell, const Client& client) {
-    const auto [reason, behind] = shell.engine().why_waits(client);
+    const auto [reason, behind] = shell.engine().explain_wait(client);
     Wait wait;
     wait.reason = reason;
     if (behind == kNoClient) return wait;

@@ -25,6 +25,8 @@ int main(int argc, char** argv) {
                      "salusd");
     program.set_version_flag("--version", std::string("salusd ") + salus::kSalusVersion);
     salus::service::OptionsParser parser(program);
+    bool only_check = false;
+    program.add_flag("--check", only_check, "only check the options and the configuration file")->configurable(false);
     try {
         program.parse(argc, argv);
         parser.finish();
@@ -35,6 +37,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> arguments = parser.arguments();
     const auto found = salus::service::find_options(arguments);
     if (!found) return fail(2, found.error());
+    if (only_check) return 0;
     const salus::service::Options& options = found.value();
     salus::service::bound_log(options.state + "/salusd.log", salus::service::kLogMax);
     salus::service::set_log_level(options.log_level);
@@ -47,7 +50,8 @@ int main(int argc, char** argv) {
     }
     salus::service::Server::block_signals();
     auto server = salus::service::Server::open(options);
-    if (!server) return fail(1, server.error());
+    // An option that this device cannot meet is a wrong one.
+    if (!server) return fail(server.error().starts_with("--") ? 2 : 1, server.error());
     server.value()->on_reload([&] { return salus::service::find_options(arguments); });
     salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
                         options.policy, server.value()->devices().front()->engine().capacity().mib() / 1024.0);

@@ -193,6 +193,9 @@ Options OptionsParser::finish() const {
     if (options.device != "auto" && options.device != "cuda" && options.device != "host")
         throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{});
+    if (!capacity_.empty() && options.capacity < kCapacityMin && parse_number(capacity_))
+        throw CLI::ValidationError("--capacity",
+                                   fmt::format("'{0}' has no unit and would be bytes; write {0}GiB", capacity_));
     if (!capacity_.empty() && options.capacity < kCapacityMin)
         throw CLI::ValidationError("--capacity", "must be at least 1MiB; got '" + capacity_ + "'");
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);

@@ -391,7 +391,7 @@ TEST_F(ServiceOptionsTest, TheFileIsNamedForWhatStandsInItOnly) {
     const std::string error = parse_file("lanes = 2\npolicy = \"rr\"\n", {"--policy", "nope"}).error;
     EXPECT_EQ(error, "--policy: there is no policy 'nope'");
     EXPECT_EQ(parse_file("policy = \"nope\"\n").error, file() + ": --policy: there is no policy 'nope'");
-    EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: must be at least 1MiB; got '12'");
+    EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: '12' has no unit and would be bytes; write 12GiB");
 }
 
 TEST_F(ServiceOptionsTest, TheSocketFollowsTheEnvironmentUnlessItIsGiven) {

@@ -38,6 +38,10 @@ Result<std::vector<history::Record>> RunHistory::list(std::optional<unsigned> ui
     return store_ ? store_->list(uid) : std::vector<history::Record>{};
 }
 
+Result<std::vector<history::Usage>> RunHistory::usage(std::optional<unsigned> uid, double since_s) {
+    return store_ ? store_->usage(uid, since_s) : std::vector<history::Usage>{};
+}
+
 Result<std::uint64_t> RunHistory::clear(std::optional<unsigned> uid, std::string_view part) {
     return store_ ? store_->clear(uid, part) : std::uint64_t{0};
 }

@@ -24,6 +24,7 @@ public:
     /// The records of one user, or of all.
     Result<std::vector<history::Record>> list(std::optional<unsigned> uid);
     /// Forgets commands that contain `part`. Returns their number.
+    Result<std::vector<history::Usage>> usage(std::optional<unsigned> uid, double since_s);
     Result<std::uint64_t> clear(std::optional<unsigned> uid, std::string_view part);
     /// Records a run that ends now.
     void record(history::Run run);

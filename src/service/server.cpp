@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.h"
 #include "core/placement.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -67,6 +68,11 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     if (!state_lock) return Error{state_lock.error()};
     Result<Devices> devices = open_devices();
     if (!devices) return Error{devices.error()};
+    for (const auto& device : devices.value()) {
+        if (options.capacity > device->total())
+            return Error{fmt::format("--capacity: the {} has {}; got '{}'", device->traits().is_host ? "machine" : "GPU",
+                                     format_bytes(device->total()), format_bytes(options.capacity))};
+    }
     const Result<bool> made_directories = make_directories(options, devices.value().size());
     if (!made_directories) return Error{made_directories.error()};
     std::unique_ptr<Server> server(new Server(options, std::move(devices).value()));
@@ -95,8 +101,11 @@ Server::Server(const Options& options, Devices devices)
         devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
         Shell& shell = devices_.back()->shell();
         shell.on_departure([this, &shell](const Session& session) {
-            if (Job* job = jobs_.find(session.job)) job->gone = whole_of(job->gone, shell.figures_of(session));
             keep_again_ = true;
+            Job* job = jobs_.find(session.job);
+            if (!job) return;
+            job->gone = whole_of(job->gone, shell.figures_of(session));
+            job->used_by_gone += shell.use_of(session);
         });
     }
 }
@@ -375,6 +384,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const ClientOn client = client_of(connection)) return client.shell().message(*client.session, received.message);
     if (connection.job != 0) {  // its runner
         if (std::holds_alternative<wire::Interrupted>(received.message)) return hurry(connection.job);
+        if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
+            return note_unshared(connection.peer, *unshared), true;
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
     }
@@ -383,6 +394,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
     if (std::holds_alternative<wire::CopyTrace>(received.message)) return stream_trace(connection);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
+    if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
+        return note_unshared(connection.peer, *unshared), false;
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
     refuse(connection, "an unexpected message");
     return false;
@@ -477,6 +490,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     attached_[connection.id] = std::move(descriptors);
     job.took_part = true;
     keep_again_ = true;
+    job.why_unshared.clear();
     return true;
 }
 
@@ -537,18 +551,29 @@ bool Server::hurry(std::uint32_t job) {
     return true;
 }
 
+/// For `salus ps`. The job's next client proves that it is over.
+void Server::note_unshared(const os::Peer& peer, const wire::Unshared& unshared) {
+    Job* job = jobs_.find(unshared.job);
+    if (!job || (job->uid != peer.uid && peer.uid != 0)) return;
+    job->why_unshared = std::string(unshared.why.view());
+    log_of_peer(LogLevel::kInfo, "job {} ({}) runs without sharing: {}", job->id, job->name, job->why_unshared);
+}
+
 /// The job may still have clients: we may not know yet that their process has ended, or they are children of the command.
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     Job* known = jobs_.find(connection.job);
     if (!known || known->runner_connection != connection.id) return;
     Job& job = *known;
     RunFigures figures = job.gone;
-    for (const ClientOn& client : clients_of(job.id))
+    RunUse use = job.used_by_gone;
+    for (const ClientOn& client : clients_of(job.id)) {
         figures = whole_of(figures, client.shell().figures_of(*client.session));
+        use += client.shell().use_of(*client.session);
+    }
     const Duration took{static_cast<std::int64_t>(ended.took_ns)};
     job.exit_status = ended.status;
     job.took = took;
-    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status});
+    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status, use});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);
 }

@@ -108,6 +108,7 @@ private:
     std::string why_no_new_job(unsigned uid, std::uint32_t job) const;
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
+    void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
     void close(std::uint32_t id);
     ClientOn find(const ClientHandle& handle);
@@ -117,6 +118,7 @@ private:
     std::vector<ClientOn> clients() const;
     std::vector<ClientOn> clients_of(std::uint32_t job) const;
     std::vector<int> unseen_of(const Job& job) const;
+    std::optional<Wait::Behind> holder_of_most(DeviceId device) const;
     static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
     static JobStatus row_of(const EndedJob& ended);
     static void describe(JobStatus& row, const Job& job, Instant at);
@@ -165,6 +167,7 @@ private:
     Reply obey(const os::Peer& peer, Job& job, const wire::SetJob& message);
     Reply obey(const os::Peer& peer, const wire::AskHistory&);
     Reply obey(const os::Peer& peer, const wire::ClearHistory& wanted);
+    Reply obey(const os::Peer& peer, const wire::AskUsage& wanted);
     static bool owned_by(const os::Peer& peer);
     Reply for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act);
     Status status_for(const os::Peer& peer) const;

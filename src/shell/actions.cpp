@@ -1,6 +1,7 @@
 // Actions out: turns the engine's decisions into control words, messages and lane memory.
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/text.h"
@@ -168,10 +169,43 @@ void Shell::answer_need(Session& session, Bytes room) {
     send(session.id, wire::NeedAnswer{session.need.number, 1, static_cast<std::uint64_t>(room.count)});
 }
 
+/// For want of memory.
 void Shell::deny_need(Session& session) {
+    wire::NeedAnswer denial{session.need.number};
+    explain_denial(session, denial);
     session.asks = false;
-    if (const std::uint64_t number = std::exchange(session.need, {}).number)
-        send(session.id, wire::NeedAnswer{number, 0, 0});
+    session.need = {};
+    if (denial.need != 0) send(session.id, denial);
+}
+
+/// Its iteration is over: no turn comes in which it could be met.
+void Shell::withdraw_need(Session& session) {
+    session.asks = false;
+    if (const std::uint64_t number = std::exchange(session.need, {}).number) send(session.id, wire::NeedAnswer{number});
+}
+
+/// Who has the memory. A job may have several clients; what they use of a lane counts as theirs.
+void Shell::explain_denial(const Session& session, wire::NeedAnswer& denial) const {
+    const Client* client = engine_.find(session.id);
+    if (!client || session.need.number == 0) return;
+    const auto in_lane = [&](const Client& c) { return c.lane == kNoLane ? Bytes{} : c.facts.ephemeral; };
+    const Bytes had = std::max(client->reserved() - session.overhead, Bytes{}) + in_lane(*client);
+    const Bytes wanted{static_cast<std::int64_t>(session.need.persistent + session.need.ephemeral)};
+    if (wanted <= had) return;
+    denial.more = static_cast<std::uint64_t>((wanted - had).count);
+    denial.capacity = static_cast<std::uint64_t>(capacity_.count);
+    std::map<std::uint32_t, std::uint64_t> held;  // by job
+    for (const auto& [id, other] : sessions_) {
+        const Client* known = engine_.find(id);
+        if (!known || other->job == session.job) continue;
+        const Bytes holds = known->reserved() + (known->lane == client->lane ? Bytes{} : in_lane(*known));
+        std::uint64_t& of_job = held[other->job] += static_cast<std::uint64_t>(std::max(holds, Bytes{}).count);
+        denial.others_hold += static_cast<std::uint64_t>(std::max(holds, Bytes{}).count);
+        if (of_job <= denial.holder_holds) continue;
+        denial.holder_holds = of_job;
+        denial.holder_job = other->job;
+        denial.holder = wire::Text<64>(other->name);
+    }
 }
 
 /// Makes the lane at least this large, and sends the client the pieces that it needs to map it.

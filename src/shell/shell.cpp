@@ -254,7 +254,7 @@ void Shell::tell_progress_of_holders() {
 
 /// The word says that the grant is back.
 void Shell::turn_is_over(Session& session) {
-    if (session.asks) deny_need(session);  // a thread still asks, and nobody else would answer
+    if (session.asks) withdraw_need(session);  // a thread still asks, and nobody else would answer
     session.need = {};
     tell_progress(session);
     // Its statement decides where it goes, and its context has grown as it ran for the first time.
@@ -398,7 +398,7 @@ bool Shell::message(Session& session, const wire::Message& message) {
         session.asks = true;
         const Client* client = engine_.find(id);
         if (!client || !client->holds()) {  // the iteration that a thread asked for has ended meanwhile
-            deny_need(session);
+            withdraw_need(session);
             return true;
         }
         tell_need(session);
@@ -509,6 +509,12 @@ RunFigures Shell::figures_of(const Session& session) const {
     figures.iteration_time =
         told ? client->facts.iteration_time : Duration{static_cast<std::int64_t>(page.busy_ns.load() / figures.iterations)};
     return figures;
+}
+
+RunUse Shell::use_of(const Session& session) const {
+    const Client* client = engine_.find(session.id);
+    const Instant at = now();
+    return {static_cast<double>(busy_ns_of(session, at)) * 1e-9, client ? engine_.memory_time_gib_s(*client, at) : 0};
 }
 
 // ------------------------------------------------------------------------------------------------------ now and then

@@ -152,6 +152,8 @@ public:
     void look_at_usage();
     /// The figures of a client's run so far.
     RunFigures figures_of(const Session& session) const;
+    /// What the client has taken of the device so far; its memory time since this service knows it.
+    RunUse use_of(const Session& session) const;
 
     /// Does what is due now: timers, idle holders, stopped processes.
     void tick();
@@ -252,6 +254,8 @@ private:
     static bool waits_for_lane(const Session& session);
     void answer_need(Session& session, Bytes room);
     void deny_need(Session& session);
+    void withdraw_need(Session& session);
+    void explain_denial(const Session& session, wire::NeedAnswer& denial) const;
     Result<bool> send_pieces(ClientId id, LaneId lane, Bytes size);
     void tidy_lanes();
 

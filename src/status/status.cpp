@@ -14,7 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 14> kStates = {{{JobState::kStarting, "starting"},
+constexpr std::array<std::pair<JobState, std::string_view>, 15> kStates = {{{JobState::kUnshared, "unshared"},
+                                                                            {JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
                                                                             {JobState::kIdle, "idle"},
@@ -268,6 +269,8 @@ void list(Fields& fields, S& job) {
     fields("state", job.state);
     fields.among("start_waits_for", job.start_wait);
     fields("log", job.log);
+    fields("why_unshared", job.why_unshared);
+    fields.among("behind", job.behind);
     fields.among("iterations", job.activity);
     fields.among("ended_unix_s", job.end);
 }

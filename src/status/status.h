@@ -35,8 +35,9 @@ enum class JobState : std::uint8_t {
     kLeaving,  ///< it has hung up or was dropped; its process may still be there
     kPaging,   ///< its memory is being paged out or in
     kPagedOut,
-    kGrowing,  ///< it waits in mid-iteration for more memory
-    kUnseen,   ///< a process of the job that uses the device and has not attached: its calls pass by the shim
+    kGrowing,   ///< it waits in mid-iteration for more memory
+    kUnshared,  ///< none of its processes has attached, and one has said that it will not
+    kUnseen,    ///< a process of the job that uses the device and has not attached: its calls pass by the shim
     kEnded,
 };
 /// "running", "paged out"; empty for kUnknown.
@@ -116,10 +117,12 @@ struct JobStatus {
     std::string user_name;  ///< the command line looks it up: that may take long, and the service must not wait
     Duration attached;      ///< time since it attached or, while it is starting, since it was announced
     JobState state = JobState::kUnknown;
-    Duration elapsed;     ///< since the service first heard of the job; of a job that has ended, how long it ran
-    std::string command;  ///< of `salus run`; for the job's user and root only
-    std::string log;      ///< path, if it was detached
+    Duration elapsed;          ///< since the service first heard of the job; of a job that has ended, how long it ran
+    std::string command;       ///< of `salus run`; for the job's user and root only
+    std::string log;           ///< path, if it was detached
+    std::string why_unshared;  ///< why it runs without sharing, or a process of it does
     std::optional<StartWait> start_wait;  ///< of a job that must not start yet
+    std::optional<Wait::Behind> behind;   ///< of a job that waits for memory to start: who holds most of it
     std::optional<Activity> activity;     ///< of a client that the engine knows
     std::optional<JobEnd> end;            ///< of a job that has ended
 };

@@ -143,6 +143,13 @@ struct NeedAnswer {
     std::uint64_t need = 0;        ///< the need's number
     std::uint32_t given = 0;       ///< 0: denied
     std::uint64_t persistent = 0;  ///< if given: the total private memory that the client may use
+    // If denied for want of memory, for the user; all zero: for another reason.
+    std::uint64_t more = 0;          ///< what did not fit
+    std::uint64_t capacity = 0;      ///< the memory for jobs
+    std::uint64_t others_hold = 0;   ///< the other jobs together
+    std::uint64_t holder_holds = 0;  ///< ... and the one that holds most of it
+    std::uint32_t holder_job = 0;
+    Text<64> holder{};  ///< its name
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -208,6 +215,13 @@ struct Waits {
 struct Interrupted {
     static constexpr std::uint16_t kType = 47;
 };
+/// A process of the job will not share, or shares no longer. From its `salus run` or, on a connection of its own, from the
+/// process; nothing answers.
+struct Unshared {
+    static constexpr std::uint16_t kType = 48;
+    std::uint32_t job = 0;
+    Text<160> why;
+};
 /// The command of `salus run` has ended. The service writes the run down, then closes the connection.
 struct Ended {
     static constexpr std::uint16_t kType = 44;
@@ -236,7 +250,7 @@ struct FlushTrace {
 };
 /// The service reads its configuration again. The answer is {"note": one line that says what has changed}.
 struct ReloadService {
-    static constexpr std::uint16_t kType = 60;
+    static constexpr std::uint16_t kType = 63;
 };
 struct StopService {
     static constexpr std::uint16_t kType = 53;
@@ -287,6 +301,11 @@ struct ClearHistory {
     static constexpr std::uint16_t kType = 61;
     Text<256> part;
 };
+/// The answer is what the caller's jobs have used, as JSON (history/records_json.h); for root, everybody's.
+struct AskUsage {
+    static constexpr std::uint16_t kType = 64;
+    double since_unix_s = 0;
+};
 /// Descriptor: a file with the answer, as JSON, or with one line that says why not.
 struct Answer {
     static constexpr std::uint16_t kType = 43;
@@ -296,13 +315,13 @@ struct Answer {
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
-                             Refuse, Run, Running, Start, Waits, Interrupted, Ended, AskStatus, SetPolicy, FlushTrace,
-                             ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob, AskHistory,
-                             ClearHistory, CopyTrace, Answer>;
+                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy,
+                             FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob,
+                             AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
-                             SetJob, WaitJob, AskHistory, ClearHistory>;
+                             SetJob, WaitJob, AskHistory, ClearHistory, AskUsage>;
 
 Message message_of(const Command& command);
 /// Nothing if the message is not a command.

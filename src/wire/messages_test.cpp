@@ -38,12 +38,16 @@ auto fields(const LanePieces& m) { return std::tuple(m.lane, m.first); }
 auto fields(const MapLane& m) { return std::tuple(m.lane, m.version, m.size); }
 auto fields(const UnmapLane& m) { return std::tuple(m.lane, m.version); }
 auto fields(const Revoke&) { return std::tuple(); }
-auto fields(const NeedAnswer& m) { return std::tuple(m.need, m.given, m.persistent); }
+auto fields(const NeedAnswer& m) {
+    return std::tuple(m.need, m.given, m.persistent, m.more, m.capacity, m.others_hold, m.holder_holds, m.holder_job,
+                      shown(m.holder));
+}
 auto fields(const PageOut&) { return std::tuple(); }
 auto fields(const PageIn&) { return std::tuple(); }
 auto fields(const Hurry&) { return std::tuple(); }
 auto fields(const Arm& m) { return std::tuple(m.gates, m.requests); }
 auto fields(const Interrupted&) { return std::tuple(); }
+auto fields(const Unshared& m) { return std::tuple(m.job, shown(m.why)); }
 auto fields(const Refuse& m) { return std::tuple(m.need, m.capacity); }
 auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited, m.weight,
@@ -68,6 +72,7 @@ auto fields(const SetJob& m) {
 }
 auto fields(const WaitJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const AskHistory&) { return std::tuple(); }
+auto fields(const AskUsage& m) { return std::tuple(m.since_unix_s); }
 auto fields(const ClearHistory& m) { return std::tuple(shown(m.part)); }
 auto fields(const CopyTrace&) { return std::tuple(); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
@@ -114,7 +119,7 @@ std::vector<Message> examples() {
             MapLane{3, 4, kLarge},
             UnmapLane{3, 4},
             Revoke{},
-            NeedAnswer{7, 1, kLarge},
+            NeedAnswer{7, 0, 0, kLarge, kLarge + 1, kLarge + 2, kLarge + 3, 4, Text<64>("söze")},
             PageOut{},
             PageIn{},
             Hurry{},
@@ -125,6 +130,7 @@ std::vector<Message> examples() {
             Start{},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
             Interrupted{},
+            Unshared{3, Text<160>("torch.distributed")},
             Ended{-9, kLarge},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
@@ -138,6 +144,7 @@ std::vector<Message> examples() {
             WaitJob{job},
             AskHistory{},
             ClearHistory{Text<256>("train.py")},
+            AskUsage{1.5e9},
             CopyTrace{},
             Answer{1, kLarge}};
 }

@@ -20,16 +20,18 @@ namespace {
 /// Clients map whole granules of their arenas; a file that ends within one would fault.
 constexpr std::int64_t kUnit = 64 * 1024;
 
-/// The rest is for everything that is not a job.
-Bytes most_of_the_memory() {
+Bytes all_memory() {
     struct sysinfo info {};
     if (::sysinfo(&info) != 0) return gibibytes(1);
-    return {static_cast<std::int64_t>(info.totalram * info.mem_unit / 10 * 8)};
+    return {static_cast<std::int64_t>(info.totalram * info.mem_unit)};
 }
+
+/// The rest is for everything that is not a job.
+Bytes most_of_the_memory() { return {all_memory().count / 10 * 8}; }
 
 class HostLaneMemory : public LaneMemory {
 public:
-    HostLaneMemory() : LaneMemory(kHostTraits, {}, most_of_the_memory()) {}
+    HostLaneMemory() : LaneMemory(kHostTraits, {}, most_of_the_memory(), all_memory()) {}
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         auto found = lanes_.find(lane);

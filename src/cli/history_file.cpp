@@ -1,0 +1,48 @@
+#include "cli/history_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/service_link.h"
+#include "os/places.h"
+
+namespace salus::cli {
+namespace {
+
+/// How long to wait for the file; the service writes rarely and briefly.
+constexpr Duration kPatience = seconds(2);
+
+}  // namespace
+
+HistoryPlace place_of_history() {
+    std::string state = os::default_state_directory();
+    const Result<Status> status = ask_status(os::default_socket());
+    if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
+    // Another user's directory cannot be searched.
+    return {state + "/" + history::kFileName, !status || ::access(state.c_str(), X_OK) == 0};
+}
+
+nlohmann::json ask_for_history(const wire::Command& command) {
+    const Result<std::string> answer = ask_service(os::default_socket(), command);
+    if (!answer) throw Failure{answer.error()};
+    return nlohmann::json::parse(answer.value(), nullptr, false);
+}
+
+std::unique_ptr<history::Store> open_history(const HistoryPlace& place) {
+    const std::string file = trusted(place.file);
+    std::error_code error;
+    if (!std::filesystem::exists(file, error) && !error) return nullptr;
+    Result<std::unique_ptr<history::Store>> store = history::Store::open(file, kPatience);
+    if (!store) throw Failure{store.error()};
+    return std::move(store).value();
+}
+
+std::optional<unsigned> whose_history() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
+
+}  // namespace salus::cli
