@@ -146,12 +146,14 @@ Finding adaptor() {
 }
 
 Finding service() {
-    const std::string socket = os::default_socket();
-    const Result<Status> answer = ask_status(socket);
-    if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
+    const os::Service found = os::find_service();
+    const bool is_own = found.whose == os::Whose::kOwn;
+    if (!found.connection && is_own) return {"service", true, found.connection.error() + "; `salus run` starts one"};
+    const Result<Status> answer = ask_status();
+    if (!answer) return {"service", false, answer.error() + "; jobs wait for it, and only its administrator starts it"};
     const Status& status = answer.value();
     return {"service", true,
-            fmt::format("runs at {}, policy {}, {} jobs", socket, status.service.policy, status.jobs.size())};
+            fmt::format("runs at {}, policy {}, {} jobs", status.service.socket, status.service.policy, status.jobs.size())};
 }
 
 int examine(bool as_json) {

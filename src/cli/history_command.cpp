@@ -31,7 +31,7 @@ struct HistoryArguments {
 /// The file of the running service, else of the one that would be started.
 std::string history_file() {
     std::string state = os::default_state_directory();
-    const Result<Status> status = ask_status(os::default_socket());
+    const Result<Status> status = ask_status();
     if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
     return state + "/" + history::kFileName;
 }

@@ -58,7 +58,7 @@ std::string program_name() { return ::program_invocation_short_name ? ::program_
 /// Takes each value from the options, else from the environment that `salus run` sets, else the default.
 Identity identity_from(const salus_options& options) {
     Identity identity;
-    identity.socket = options.socket ? salus::os::absolute_path(options.socket) : salus::os::default_socket();
+    if (options.socket) identity.socket = salus::os::absolute_path(options.socket);
     salus::wire::Attach& attach = identity.attach;
     const char* name = options.name ? options.name : environment("SALUS_NAME");
     std::string printable = name ? name : program_name();
