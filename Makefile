@@ -7,7 +7,7 @@
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
-#                 programs, 1,000 orders of fork, exec and dlopen, formatting
+#                 programs, 1,000 orders of fork, exec and dlopen, 40 jobs through 30 restarts, formatting
 #   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
 #   make package  a Debian package, an rpm, a tarball and a wheel in build/packages; make test-install tries them, as root
 #   make clean    remove build/
@@ -114,6 +114,7 @@ check: test build-dev build-asan build-tsan
 	@$(CONCURRENCY) --kind standin --programs 5000 --first-seed 100001
 	@$(CONCURRENCY) --kind native --programs 300 --build build/tsan
 	@$(CONCURRENCY) --kind standin --programs 300 --build build/tsan
+	@tests/soak/restarts
 	@scripts/fuzz 60
 	@build/bin/salus sim fuzz --seeds 1..100000
 

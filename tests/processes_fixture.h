@@ -160,6 +160,29 @@ private:
     std::string output_;
 };
 
+/// The services that were started with such a text in their arguments.
+inline std::vector<pid_t> services_with(const std::string& text) {
+    std::vector<pid_t> found;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+        const auto pid = parse_integer(entry.path().filename().string());
+        const std::string command = pid ? text_of(entry.path().string() + "/cmdline") : "";
+        const std::string program = command.substr(0, command.find('\0'));
+        if (program.ends_with("/salusd") && command.find(text) != std::string::npos)
+            found.push_back(static_cast<pid_t>(*pid));
+    }
+    return found;
+}
+
+/// A job that was killed may have been about to start one.
+inline bool end_services_with(const std::string& text) {
+    return eventually([&] {
+        const std::vector<pid_t> found = services_with(text);
+        for (const pid_t pid : found) ::kill(pid, SIGKILL);
+        return found.empty();
+    });
+}
+
 /// A directory, a service in it, and its jobs. Everything ends with the test.
 class Machine {
 public:
@@ -167,11 +190,14 @@ public:
         std::string pattern = (std::filesystem::temp_directory_path() / "salus-test-XXXXXX").string();
         directory_ = ::mkdtemp(pattern.data());
         ::chmod(directory_.c_str(), 0755);
+        std::filesystem::create_directory(path("run"));
+        ::chmod(path("run").c_str(), 0755);
         if (start) start_service();
     }
     virtual ~Machine() {
         jobs_.clear();
         service_.end();
+        end_services_with(directory_ + "/");
         std::error_code error;
         if (!::testing::Test::HasFailure() && !std::getenv("SALUS_TEST_KEEP"))
             std::filesystem::remove_all(directory_, error);
@@ -184,13 +210,14 @@ public:
         std::vector<std::string> command = {SALUSD_BINARY, "--config", "/dev/null", "--socket",
                                             socket(),      "--state",  state()};
         command.insert(command.end(), options_.begin(), options_.end());
-        service_ = Process(command, also, path("salusd-" + std::to_string(services_++) + ".log"));
+        service_ = Process(command, environment(), path("salusd-" + std::to_string(services_++) + ".log"));
         ASSERT_TRUE(eventually([&] { return os::connect_to(socket()).ok(); })) << service_.output();
     }
     Process& service() { return service_; }
 
     std::string path(const std::string& name) const { return directory_ + "/" + name; }
-    std::string socket() const { return path("run/socket"); }
+    /// Where a user's own service listens: jobs start one if none runs.
+    std::string socket() const { return path("run/salus/socket"); }
     std::string state() const { return path("state"); }
     std::string log() const {
         std::string all;
@@ -199,9 +226,14 @@ public:
     }
     std::map<std::string, std::string> environment() const {
         std::map<std::string, std::string> all = also;
-        all.insert({{"SALUS_SOCKET", socket()}, {"SALUS_STATE", state()}, {"SALUS_PAGE_DIR", directory_}});
+        all.insert({{"XDG_RUNTIME_DIR", path("run")},
+                    {"SALUS_SOCKET", socket()},
+                    {"SALUS_STATE", state()},
+                    {"SALUS_PAGE_DIR", directory_}});
         return all;
     }
+    /// All that run, whoever started them.
+    std::vector<pid_t> services() const { return services_with(directory_ + "/"); }
 
     /// salus-job with these options; it is owned here, and the reference holds until the test ends.
     Process& job(const std::string& name, std::vector<std::string> options,

@@ -152,7 +152,7 @@ TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
     EXPECT_TRUE(machine_.goes_on("mine"));
     EXPECT_EQ(machine_.salus({"kill", "mine"}).wait(), 0);
     EXPECT_EQ(job.wait(), 128 + SIGTERM);
-    EXPECT_EQ(job.output().find("without sharing"), std::string::npos) << job.output();
+    EXPECT_EQ(job.output().find("this job continues without sharing"), std::string::npos) << job.output();
 }
 
 TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
@@ -164,6 +164,7 @@ TEST_F(Runner, TakesRelativePathsAgainstItsWorkingDirectory) {
         return Process({"sh", "-c", "cd " + machine_.path("") + " && exec " SALUS_BINARY " " + command},
                        machine_.environment(), machine_.path("said"));
     };
+    EXPECT_EQ(in_directory("start").wait(), 0) << "a job starts no service at a socket that SALUS_SOCKET names";
     Process run = in_directory("run --name mine -- sh -c '" + job + "'");
     EXPECT_EQ(run.wait(), 0);
     EXPECT_EQ(run.output(), "");
@@ -211,6 +212,88 @@ TEST_F(Runner, ItsLineDoesNotStandBehindAProgressBar) {
     EXPECT_TRUE(shows("50%|###   |" + std::string(39, ' ') + "\rsalus: mine waits for its turn\r\n")) << seen;
     ::kill(child, SIGTERM);
     EXPECT_TRUE(eventually([&] { return ::waitpid(child, nullptr, WNOHANG) == child; }));
+}
+
+// Between the word of the service that the job may start and its first iterations, the service may be restarted.
+TEST_F(Runner, AProcessThatBeginsWhileTheServiceIsAwayWaitsForIt) {
+    machine_.start_service();
+    machine_.also["SALUS_STATE"] = machine_.path("no-directory");  // so that the job cannot start a service by itself
+    std::ofstream(machine_.path("no-directory")) << "";
+    const std::string gate = machine_.path("gate");
+    std::string command = "touch " + machine_.path("runs") + "; until [ -e " + gate + " ]; do sleep 0.01; done; exec";
+    for (const std::string& word : kEndless) command += " " + word;
+    Process job = run("mine", {"sh", "-c", command});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(machine_.path("runs")); })) << job.output();
+    machine_.service().end();
+    std::ofstream(gate) << "";
+    sleep_s(0.3);  // it has tried by then
+    machine_.start_service();
+    EXPECT_TRUE(machine_.goes_on("mine")) << job.output();
+    EXPECT_EQ(machine_.salus({"kill", "mine"}).wait(), 0);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM);
+    EXPECT_EQ(job.output().find("running without sharing"), std::string::npos) << job.output();
+}
+
+class Required : public Runner {
+protected:
+    /// It says this one line, and its command does not run.
+    void expect_refusal(const std::vector<std::string>& options, const std::vector<std::string>& command,
+                        const std::string& why) {
+        std::vector<std::string> words = {"run"};
+        words.insert(words.end(), options.begin(), options.end());
+        words.push_back("--");
+        words.insert(words.end(), command.begin(), command.end());
+        Process job = machine_.salus(words);
+        EXPECT_EQ(job.wait(), 125);
+        EXPECT_EQ(job.output(), "salus: " + why + "; the job cannot share and is not started\n");
+        EXPECT_FALSE(std::filesystem::exists(machine_.path("started")));
+    }
+    std::vector<std::string> touch() const { return {"touch", machine_.path("started")}; }
+};
+
+TEST_F(Required, WithoutAServiceTheJobDoesNotStart) {
+    machine_.also["SALUS_SOCKET"] = machine_.path("named/socket");
+    machine_.also["SALUS_ORPHAN_WAIT"] = "0";
+    const std::string why = "no service runs at " + machine_.path("named/socket");
+    expect_refusal({"--require"}, touch(), why);
+    expect_refusal({"--require", "-d"}, touch(), why);
+    EXPECT_FALSE(std::filesystem::exists(machine_.path("state/logs"))) << "nothing was started in the background";
+    EXPECT_TRUE(machine_.services().empty());
+    EXPECT_EQ(machine_.salus(Words{"run", "--"} + touch()).wait(), 0) << "it is not required";
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("started")));
+}
+
+TEST_F(Required, AJobThatSharesStarts) {
+    machine_.start_service();
+    EXPECT_EQ(machine_.salus(Words{"run", "--require", "--"} + touch()).wait(), 0);
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("started")));
+}
+
+TEST_F(Required, APythonThatTheAdaptorCannotEnterDoesNotStart) {
+    machine_.start_service();
+    const std::string python = machine_.path("python3");
+    std::ofstream(python) << "#!/bin/sh\ntouch " + machine_.path("started") + "\n";
+    ::chmod(python.c_str(), 0755);
+    expect_refusal({"--require"}, {python, "-I", "train.py"}, "python -I keeps the adaptor out");
+    machine_.also["SALUS_DISABLE"] = "1";
+    expect_refusal({"--require"}, {python, "train.py"}, "SALUS_DISABLE is set");
+    machine_.also["SALUS_DISABLE"] = "0";
+    EXPECT_EQ(machine_.salus({"run", "--require", "--", python, "train.py"}).wait(), 0);
+    EXPECT_TRUE(std::filesystem::exists(machine_.path("started")));
+}
+
+TEST_F(Required, TheUsersConfigurationMaySaySo) {
+    machine_.also["XDG_CONFIG_HOME"] = machine_.path("config");
+    machine_.also["SALUS_SOCKET"] = machine_.path("named/socket");
+    machine_.also["SALUS_ORPHAN_WAIT"] = "0";
+    std::filesystem::create_directories(machine_.path("config/salus"));
+    const std::string file = machine_.path("config/salus/salus.toml");
+    std::ofstream(file) << "require = true\n";
+    expect_refusal({}, touch(), "no service runs at " + machine_.path("named/socket"));
+    std::ofstream(file) << "require = 1\n";
+    Process wrong = machine_.salus(Words{"run", "--"} + touch());
+    EXPECT_EQ(wrong.wait(), 2);
+    EXPECT_EQ(wrong.output(), "salus: " + file + ": require must be true or false; got '1'\n");
 }
 
 TEST_F(Runner, IsToldByTheServiceForWhatItsJobWaits) {

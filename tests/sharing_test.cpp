@@ -268,7 +268,7 @@ TEST(Sharing, AnotherServiceCannotBeStartedInTheSamePlace) {
 
 TEST(Sharing, AServiceThatIsJustGoingMakesWayForTheNext) {
     Machine machine({"--capacity", "1GiB"}, /*start=*/false);
-    std::filesystem::create_directories(machine.path("run"));
+    std::filesystem::create_directories(machine.path("run/salus"));
     int lock = ::open((machine.socket() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_EQ(::flock(lock, LOCK_EX), 0);
     std::thread dies([&] {

@@ -1,5 +1,7 @@
 // The shim in real processes on the stand-in GPU: programs that know nothing of Salus (tests/shim/program.cpp) find the
 // driver in every way that programs do, take turns, and compute what they compute without it.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <regex>
@@ -142,6 +144,23 @@ TEST(Shim, IsNotBlamedForALibraryOfTheUsersThatIsMissing) {
     Process process = machine.run({}, {"dlsym"});
     EXPECT_EQ(process.wait(), 0) << process.output();
     EXPECT_EQ(machine.line_of(process).value("provider", ""), kShim) << process.output();
+}
+
+TEST(Shim, AProgramThatMustShareDoesNotStartWithoutIt) {
+    ShimMachine machine;
+    Process without = machine.salus({"run", "--require", "--shim", "off", "--", SALUS_SHIM_PROGRAM, "dlsym"});
+    EXPECT_EQ(without.wait(), 125);
+    EXPECT_EQ(without.output(), "salus: --shim off leaves the shim out; the job cannot share and is not started\n");
+    // A Python that the adaptor cannot enter shares through the shim.
+    const std::string python = machine.path("python3");
+    std::ofstream(python) << "#!/bin/sh\ntouch " + machine.path("started") + "\n";
+    ::chmod(python.c_str(), 0755);
+    Process off = machine.salus({"run", "--require", "--shim", "off", "--", python, "-I", "train.py"});
+    EXPECT_EQ(off.wait(), 125);
+    EXPECT_EQ(off.output(), "salus: python -I keeps the adaptor out; the job cannot share and is not started\n");
+    EXPECT_FALSE(std::filesystem::exists(machine.path("started")));
+    EXPECT_EQ(machine.salus({"run", "--require", "--", python, "-I", "train.py"}).wait(), 0);
+    EXPECT_TRUE(std::filesystem::exists(machine.path("started")));
 }
 
 TEST(Shim, WithoutAServiceTheProgramRunsAsEver) {

@@ -343,7 +343,7 @@ TEST_F(Users, CredentialsDecideEvenWhereTheSocketIsOpen) {
     Machine machine({"--capacity", "1GiB"});
     machine.job("mine", kJob);
     ASSERT_TRUE(machine.goes_on("mine"));
-    ASSERT_EQ(::chmod(machine.path("run").c_str(), 0755), 0);
+    ASSERT_EQ(::chmod(machine.path("run/salus").c_str(), 0755), 0);
     ASSERT_EQ(::chmod(machine.socket().c_str(), 0777), 0);
     const std::string salus = copy_for_others(machine, SALUS_BINARY);
     for (const std::vector<std::string>& words :

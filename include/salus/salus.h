@@ -51,7 +51,7 @@ typedef enum salus_kind {
 typedef struct salus_options {
     size_t size;              /* sizeof(salus_options), so that the struct can grow */
     const char* name;         /* shown by `salus ps`; by default the program's name */
-    const char* socket;       /* by default SALUS_SOCKET, else the user's, else the system's */
+    const char* socket;       /* by default SALUS_SOCKET, else the machine's, else the user's */
     int32_t priority;         /* higher is more urgent */
     double weight;            /* share under the fair policy; 0: 1 */
     double occupancy;         /* share of the device that the job can use alone; 0: 1 */

@@ -47,7 +47,7 @@ constexpr Duration kStopPatience = seconds(20);
 
 /// Asks the service. A refusal is one line, and exit status 1.
 std::string ask(const wire::Command& command) {
-    Result<std::string> answer = ask_service(os::default_socket(), command);
+    Result<std::string> answer = ask_service(command);
     if (!answer) throw Failure{answer.error()};
     return std::move(answer).value();
 }
@@ -66,7 +66,7 @@ int tell(const wire::Command& command, const std::string& done) {
 }
 
 Status status_or_fail() {
-    Result<Status> status = ask_status(os::default_socket());
+    Result<Status> status = ask_status();
     if (!status) throw Failure{status.error()};
     for (auto* rows : {&status.value().jobs, &status.value().ended}) {
         for (JobStatus& row : *rows) {
@@ -137,7 +137,7 @@ int show_log(const std::string& which, std::optional<std::int64_t> lines, bool f
         copy_new(file.get());
         if (!follow) return 0;
         os::sleep_for(milliseconds(200));
-        const Result<Status> status = ask_status(os::default_socket());
+        const Result<Status> status = ask_status();
         const auto writes_it = [&](const JobStatus& job) { return job.log == path.value(); };
         follow = status && std::ranges::any_of(status.value().jobs, writes_it);  // otherwise copy the last output and end
     }
@@ -147,7 +147,7 @@ int show_log(const std::string& which, std::optional<std::int64_t> lines, bool f
 
 /// As the service shows it to users who cannot read its files.
 std::string copy_whole_trace() {
-    Result<std::string> copy = copy_trace(os::default_socket());
+    Result<std::string> copy = copy_trace();
     if (!copy) throw Failure{copy.error()};
     if (!begins_a_trace(copy.value())) throw Failure{kBeginningIsGone};
     return std::move(copy).value();
@@ -159,7 +159,7 @@ std::string read_trace(const std::string& from) {
     if (!from.empty()) {
         const std::string beside = os::default_state_directory() + "/" + from;
         path = !std::filesystem::exists(from) && std::filesystem::exists(beside) ? beside : os::absolute_path(from);
-    } else if (const Result<std::string> answer = ask_service(os::default_socket(), wire::FlushTrace{})) {
+    } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{})) {
         const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
         if (!trace.path.empty()) path = trace.path;
     }
@@ -197,13 +197,14 @@ int export_trace(const std::string& text, const std::string& path) {
 // -------------------------------------------------------------------------------------------------------- start, stop
 
 int start(const std::vector<std::string>& options) {
-    const std::string socket = os::default_socket();
-    if (os::connect_to(socket)) throw Failure{"a service already runs at " + socket};
-    if (socket == os::kSystemSocket) throw Failure{"the machine's service does not answer at " + socket};
-    const auto failure = start_service(socket, options);
+    const os::Service found = os::find_service();
+    if (found.connection) throw Failure{"a service already runs at " + found.at};
+    if (found.whose == os::Whose::kMachines)
+        throw Failure{found.connection.error() + "; it is the machine's, and systemctl start salusd starts it"};
+    const auto failure = start_service(found.socket, options);
     if (failure && failure->options_refused) throw UsageError{failure->why};
     if (failure) throw Failure{failure->why};
-    fmt::print("the service listens at {}\n", socket);
+    fmt::print("the service listens at {}\n", found.socket);
     return 0;
 }
 
@@ -211,7 +212,7 @@ int stop(bool force) {
     const int pid = status_or_fail().service.pid;
     ask(wire::StopService{force ? 1u : 0u});
     for (const Instant until = os::now() + kStopPatience; os::now() < until; os::sleep_for(milliseconds(10))) {
-        const Result<Status> status = ask_status(os::default_socket());
+        const Result<Status> status = ask_status();
         if (status && status.value().service.pid == pid) continue;  // else it is gone; jobs may have started the next one
         fmt::print("the service has stopped\n");
         return 0;
@@ -251,8 +252,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval must be from 0.1 to 60 seconds"};
-        const std::string socket = os::default_socket();
-        return run_top([socket] { return ask_status(socket); }, v->interval_s);
+        return run_top([] { return ask_status(); }, v->interval_s);
     });
 
     CLI::App* status = add("status", "Show the state of the service");

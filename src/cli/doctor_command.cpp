@@ -148,18 +148,27 @@ Finding configuration() {
     return {"configuration", complaint.empty(), complaint.empty() ? file : complaint};
 }
 
+/// If the machine's service is for a group that this user is not in; else empty.
+std::string machines_is_for_others() {
+    struct ::stat directory {};
+    const std::string place = std::filesystem::path(os::kSystemSocket).parent_path().string();
+    const bool closed = ::access(os::kSystemSocket, W_OK) != 0 && errno == EACCES;
+    return closed && ::stat(place.c_str(), &directory) == 0
+               ? fmt::format("; the machine's service is for members of group {}", os::name_of_group(directory.st_gid))
+               : "";
+}
+
 /// Where jobs look for the service, and whether this user may use it.
 Finding socket_file() {
-    const std::string path = os::default_socket();
-    const std::string whose = path == os::kSystemSocket ? "the machine's, " : path == os::user_socket() ? "yours, " : "";
-    if (const auto why = os::why_distrusted(path)) return {"socket", false, *why};
-    if (::access(path.c_str(), W_OK) == 0) return {"socket", true, whose + path};
-    if (errno != EACCES) return {"socket", true, whose + path + ", which the service will make"};
-    struct ::stat directory {};
-    const bool known = ::stat(std::filesystem::path(path).parent_path().c_str(), &directory) == 0;
-    return {"socket", false,
-            fmt::format("{}{}: you may not use it{}", whose, path,
-                        known ? fmt::format("; members of group {} may", os::name_of_group(directory.st_gid)) : "")};
+    const os::Service service = os::find_service();
+    const bool is_own = service.whose == os::Whose::kOwn;
+    const std::string whose = is_own ? "yours, " : service.whose == os::Whose::kMachines ? "the machine's, " : "";
+    const std::string place = whose + service.socket;
+    if (const auto why = os::why_distrusted(service.socket)) return {"socket", false, *why};
+    const bool usable = ::access(service.socket.c_str(), W_OK) == 0;
+    if (!usable && errno == EACCES) return {"socket", false, place + ": you may not use it"};
+    const std::string missing = is_own ? ", which the service will make" : ", where no service listens";
+    return {"socket", true, place + (usable ? "" : missing) + (is_own ? machines_is_for_others() : "")};
 }
 
 Finding state_directory() {
@@ -235,12 +244,14 @@ Finding adaptor() {
 }
 
 Finding service() {
-    const std::string socket = os::default_socket();
-    const Result<Status> answer = ask_status(socket);
-    if (!answer) return {"service", true, answer.error() + "; `salus run` starts one"};
+    const os::Service found = os::find_service();
+    const bool is_own = found.whose == os::Whose::kOwn;
+    if (!found.connection && is_own) return {"service", true, found.connection.error() + "; `salus run` starts one"};
+    const Result<Status> answer = ask_status();
+    if (!answer) return {"service", false, answer.error() + "; jobs wait for it, and only its administrator starts it"};
     const Status& status = answer.value();
     return {"service", true,
-            fmt::format("runs at {}, policy {}, {} jobs", socket, status.service.policy, status.jobs.size())};
+            fmt::format("runs at {}, policy {}, {} jobs", status.service.socket, status.service.policy, status.jobs.size())};
 }
 
 int examine(bool as_json) {

@@ -22,14 +22,14 @@ constexpr Duration kPatience = seconds(2);
 
 HistoryPlace place_of_history() {
     std::string state = os::default_state_directory();
-    const Result<Status> status = ask_status(os::default_socket());
+    const Result<Status> status = ask_status();
     if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
     // Another user's directory cannot be searched.
     return {state + "/" + history::kFileName, !status || ::access(state.c_str(), X_OK) == 0};
 }
 
 nlohmann::json ask_for_history(const wire::Command& command) {
-    const Result<std::string> answer = ask_service(os::default_socket(), command);
+    const Result<std::string> answer = ask_service(command);
     if (!answer) throw Failure{answer.error()};
     return nlohmann::json::parse(answer.value(), nullptr, false);
 }

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "cli/columns.h"
 #include "cli/commands.h"
+#include "cli/configuration.h"
 #include "cli/job_environment.h"
 #include "cli/job_logs.h"
 #include "cli/runnable.h"
@@ -31,6 +32,7 @@
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/file.h"
+#include "os/patience.h"
 #include "os/places.h"
 #include "os/poll.h"
 #include "os/program.h"
@@ -52,6 +54,7 @@ struct RunArguments {
     std::string shim = "on";
     std::string client_class;
     bool detach = false;
+    bool require = false;
     std::vector<std::string> command;
 };
 
@@ -63,13 +66,11 @@ constexpr Duration kTellAfter = seconds(2);
 constexpr Duration kEndPatience = seconds(1);
 /// How long a job in the background may take to tell the service that it is there.
 constexpr Duration kAnnouncePatience = seconds(5);
-/// How often a lost service is started again, and the delay before each try, until its job continues without sharing.
+/// How often a user's own service is started again, and the delay before each try.
 constexpr int kTries = 5;
 constexpr Duration kComeBackAfter = milliseconds(500);
-/// The machine's service is restarted by others, which takes seconds on a GPU: a job that starts waits for it, and one that
-/// runs looks for as long as its clients do.
-constexpr Duration kMachinePatience = seconds(10);
-constexpr int kMachineTries = 120;
+/// The exit status of a job that was to share and cannot. 126 and 127 are those of the shell.
+constexpr int kCannotShare = 125;
 constexpr std::int64_t kIterationsMax = 1'000'000'000'000'000;
 constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
 
@@ -87,7 +88,7 @@ constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
 
 class Runner {
 public:
-    Runner(const RunArguments& arguments, std::string socket) : arguments_(arguments), socket_(std::move(socket)) {}
+    explicit Runner(const RunArguments& arguments) : arguments_(arguments) {}
 
     int run() {
         // Otherwise only the log of a job in the background would tell.
@@ -99,30 +100,53 @@ public:
         }
         wait_for_room();
         find_shim();
+        check_that_it_shares();
         tell_unshared();
         start();
         return supervise();
     }
 
 private:
-    bool is_machines() const { return socket_ == os::kSystemSocket; }
-
-    /// Before the command starts. Without a service the command starts anyway, and the user is told. It retries first,
-    /// because a service that is restarting hangs up on new connections.
+    /// Before the command starts. Without a service the command starts anyway unless sharing is required, and the user is
+    /// told. It retries first, because a service that is restarting hangs up on new connections.
     void announce() {
-        const Instant until = os::now() + (is_machines() ? kMachinePatience : kComeBackAfter * kTries);
-        std::string why = try_to_announce();
-        while (!why.empty() && os::now() < until) {
+        const Instant begin = os::now();
+        Instant tell_at = begin + kTellAfter;
+        for (;;) {
+            const std::string why = try_to_announce(/*may_start=*/true);
+            if (why.empty()) return;
+            const bool waits_for_others = whose_ != os::Whose::kOwn && may_come_;
+            const Duration patience = waits_for_others ? os::start_wait() : kComeBackAfter * kTries;
+            if (os::now() >= begin + patience) {
+                if (arguments_.require) throw cannot_share(why);
+                return complain(why + "; the job starts without sharing");
+            }
+            if (waits_for_others && os::now() >= tell_at) {
+                say(fmt::format("{}; the job waits for it for up to {:.0f} s, then it {}", why, patience.seconds(),
+                                arguments_.require ? "fails" : "starts without sharing"));
+                tell_at = kNever;
+            }
             os::sleep_for(kTryAgain);
-            why = try_to_announce();
         }
-        if (!why.empty()) complain(why + "; the job starts without sharing");
     }
 
-    /// Announces the job to the service, starting one if none runs. Returns why that failed, in one line; empty: success.
-    std::string try_to_announce() {
+    static Failure cannot_share(const std::string& why) {
+        return Failure{why + "; the job cannot share and is not started", kCannotShare};
+    }
+
+    /// Announces the job to the service. If none runs, a user's own is started: any other one is its administrator's to
+    /// start, with other options and other state. Returns why it failed, in one line; empty: success.
+    std::string try_to_announce(bool may_start) {
         connection_.reset();
-        Result<os::Descriptor> connection = connect_or_start(socket_);
+        os::Service service = socket_.empty() ? os::find_service() : os::find_service_at(socket_);
+        whose_ = service.whose;
+        socket_ = service.socket;
+        may_come_ = service.may_come;
+        if (service.is_absent && whose_ == os::Whose::kOwn && may_start) {
+            if (const auto failure = start_service(socket_, {})) return failure->why;
+            service = os::find_service_at(socket_);
+        }
+        Result<os::Descriptor>& connection = service.connection;
         if (!connection) return connection.error();
         wire::Run message;
         message.job = job_;
@@ -141,6 +165,7 @@ private:
         const wire::Received answer = wire::receive(connection.value().get());
         const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         const auto* running = std::get_if<wire::Running>(&answer.message);
+        may_come_ = answer.kind == wire::Received::Kind::kClosed;  // it is being restarted
         if (answer.kind == wire::Received::Kind::kMessage && sorry) {
             if (sorry->users_mistake != 0 && child_ <= 0) throw UsageError{std::string(sorry->why.view())};
             return std::string(sorry->why.view());
@@ -155,11 +180,23 @@ private:
         return {};
     }
 
-    /// While the command runs. The job's client looks for a service by itself, and says whether the job still shares.
+    /// While the command runs.
+    void lose_service() {
+        connection_.reset();
+        lost_at_ = os::now();
+        starts_left_ = kTries;
+        looks_ = true;
+    }
+
+    /// For as long as the job's clients, which look for a service by themselves and say whether the job still shares.
     void announce_again() {
-        const std::string why = try_to_announce();
-        tries_ = why.empty() ? 0 : tries_ - 1;
-        if (!why.empty() && tries_ == 0) complain("the service is gone, and no new one was found: " + why);
+        const std::string why = try_to_announce(starts_left_-- > 0);
+        const Duration lost_for = os::now() - lost_at_, patience = os::orphan_wait();
+        looks_ = !why.empty() && lost_for < patience;
+        if (!why.empty() && lost_for >= kTellAfter)
+            complain(
+                fmt::format("{}; the job waits for the next service for up to {:.0f} s, then it continues without sharing",
+                            why, patience.seconds()));
     }
 
     /// A process on a GPU takes memory before it asks for any, so it starts only when there is room.
@@ -177,8 +214,8 @@ private:
 
     /// For `salus ps`. If a process attaches nevertheless, the service forgets it.
     void tell_unshared() {
-        if (connection_ && !unshared_.empty())
-            wire::send(connection_.get(), wire::Unshared{job_, wire::Text<160>(unshared_)});
+        const std::string why = why_unshared();
+        if (connection_ && !why.empty()) wire::send(connection_.get(), wire::Unshared{job_, wire::Text<160>(why)});
     }
 
     /// A Python that the adaptor cannot enter runs without sharing.
@@ -186,21 +223,38 @@ private:
         const auto python = parse_python(arguments_.command);
         if (!python) return;
         const Result<Adaptor> adaptor = find_adaptor();
-        if (python->shuts_out) unshared_ = fmt::format("python -{} keeps the adaptor out", python->shuts_out);
-        else if (!adaptor) unshared_ = adaptor.error();
-        if (!unshared_.empty()) complain(unshared_ + "; the job runs without sharing");
+        if (python->shuts_out) why_no_adaptor_ = fmt::format("python -{} keeps the adaptor out", python->shuts_out);
+        else if (!adaptor) why_no_adaptor_ = adaptor.error();
+        is_adapted_ = why_no_adaptor_.empty();
+        if (!is_adapted_ && !arguments_.require) complain(why_no_adaptor_ + "; the job runs without sharing");
     }
 
     /// What stands between the job and the GPU's driver.
     void find_shim() {
         if (place_.device != "cuda") return;
-        if (arguments_.shim == "off") {
-            if (!parse_python(arguments_.command)) unshared_ = "--shim off, and only PyTorch shares without the shim";
-            return;
-        }
+        why_no_shim_ = "--shim off leaves the shim out";
+        if (arguments_.shim == "off") return;
         const Result<std::string> preload = preload_with_shim();
         if (preload) preload_ = preload.value();
-        else complain(preload.error() + "; only PyTorch scripts share the GPU");
+        else why_no_shim_ = preload.error();
+        if (!preload && !arguments_.require) complain(preload.error() + "; only PyTorch scripts share the GPU");
+    }
+
+    /// Why the job will not share, as far as one can tell before it starts; empty: it may.
+    std::string why_unshared() const {
+        if (!why_no_adaptor_.empty()) return why_no_adaptor_;
+        const bool no_shim = place_.device == "cuda" && preload_.empty();
+        return no_shim && !is_adapted_ ? why_no_shim_ : "";
+    }
+
+    /// As far as one can tell before the command starts. On the host, a command that is not Python may use the C interface.
+    void check_that_it_shares() const {
+        if (!arguments_.require) return;
+        const char* const disabled = std::getenv("SALUS_DISABLE");
+        if (disabled && *disabled && std::strcmp(disabled, "0") != 0) throw cannot_share("SALUS_DISABLE is set");
+        if (is_adapted_ || !preload_.empty()) return;
+        if (!why_no_adaptor_.empty()) throw cannot_share(why_no_adaptor_);
+        if (!why_no_shim_.empty()) throw cannot_share(why_no_shim_);
     }
 
     void complain(const std::string& what) {
@@ -278,7 +332,7 @@ private:
         const os::Descriptor signals(::signalfd(-1, &passed_on_, SFD_CLOEXEC | SFD_NONBLOCK));
         for (;;) {
             const int watched[] = {signals.get(), connection_.get()};
-            const std::uint32_t ready = os::readable_of(watched, tries_ == 0 ? os::kForEver : kComeBackAfter);
+            const std::uint32_t ready = os::readable_of(watched, looks_ ? kComeBackAfter : os::kForEver);
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
@@ -293,9 +347,8 @@ private:
                 tell_end(*end);
                 return end_like(*end);
             }
-            if (connection_ && (ready & 2) != 0 && !hear())  // the service is gone: bring it back
-                tries_ = is_machines() ? kMachineTries : kTries;
-            if (tries_ > 0) announce_again();
+            if (connection_ && (ready & 2) != 0 && !hear()) lose_service();
+            if (looks_) announce_again();
         }
     }
 
@@ -342,20 +395,26 @@ private:
     }
 
     RunArguments arguments_;
-    std::string socket_;
+    os::Whose whose_ = os::Whose::kOwn;
+    std::string socket_;  ///< empty: not looked for yet
+    bool may_come_ = false;
     std::string log_;
     os::Descriptor connection_;
     std::uint32_t job_ = 0;
     Place place_;
-    std::string preload_;   ///< for LD_PRELOAD
-    std::string unshared_;  ///< why the job will not share, as far as can be told before it starts
-    bool waits_ = false;    ///< for Start ...
-    StartWait why_waits_;   ///< ... as the service said at first
+    bool is_adapted_ = false;     ///< its Python loads the adaptor
+    std::string why_no_adaptor_;  ///< if it is Python
+    std::string preload_;         ///< for LD_PRELOAD
+    std::string why_no_shim_;     ///< if there is a GPU
+    bool waits_ = false;          ///< for Start ...
+    StartWait why_waits_;         ///< ... as the service said at first
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
     bool told_ = false;
-    int tries_ = 0;  ///< left, to find the service again
+    Instant lost_at_;     ///< the service
+    bool looks_ = false;  ///< for the next one
+    int starts_left_ = 0;
     bool complained_ = false;
 };
 
@@ -426,6 +485,8 @@ void add_run_command(CLI::App& program, Action& action) {
                     "on: the job's calls of the GPU's driver pass through Salus; off: only PyTorch shares")
         ->type_name("on|off")
         ->capture_default_str();
+    run->add_flag("--require", a->require,
+                  "Do not start a job that cannot share; exit status 125 (also require = true in salus.toml)");
     run->add_flag("-d,--detach", a->detach, "Run in the background and write a log (salus logs)");
     run->add_option("command", a->command, "The command and its arguments, after --");
     run->positionals_at_end();
@@ -433,7 +494,11 @@ void add_run_command(CLI::App& program, Action& action) {
     run->callback([a, &action] {
         action = [a] {
             check(*a);
-            return Runner(*a, os::default_socket()).run();
+            const Configuration configuration = read_configuration(configuration_files());
+            if (!configuration.not_trusted.empty())
+                std::fprintf(stderr, "salus: %s\n", printable(configuration.not_trusted).c_str());
+            a->require = a->require || configuration.require;
+            return Runner(*a).run();
         };
     });
 }

@@ -29,10 +29,7 @@ constexpr Bytes kLogMax = mebibytes(4);
 /// As the service sends them, or more.
 constexpr std::size_t kTracePacketMax = 64 << 10;
 
-}  // namespace
-
-Result<std::string> ask_service(const std::string& socket, const wire::Command& command) {
-    Result<os::Descriptor> connection = os::connect_to(socket);
+Result<std::string> ask_over(const Result<os::Descriptor>& connection, const wire::Command& command) {
     if (!connection) return Error{connection.error()};
     // If this fails, the service may have sent the reason.
     wire::send(connection.value().get(), wire::message_of(command));
@@ -41,8 +38,23 @@ Result<std::string> ask_service(const std::string& socket, const wire::Command& 
     return std::move(*answer);
 }
 
-Result<std::string> copy_trace(const std::string& socket) {
-    Result<os::Descriptor> connection = os::connect_to(socket);
+Result<Status> status_in(const Result<std::string>& answer) {
+    if (!answer) return Error{answer.error()};
+    const nlohmann::json document = nlohmann::json::parse(answer.value(), nullptr, false);
+    if (!document.is_object()) return Error{"the service's answer is invalid"};
+    return status_from(document);
+}
+
+}  // namespace
+
+Result<std::string> ask_service(const wire::Command& command) { return ask_over(os::find_service().connection, command); }
+
+Result<std::string> ask_service(const std::string& socket, const wire::Command& command) {
+    return ask_over(os::connect_to(socket), command);
+}
+
+Result<std::string> copy_trace() {
+    const Result<os::Descriptor> connection = os::find_service().connection;
     if (!connection) return Error{connection.error()};
     wire::send(connection.value().get(), wire::CopyTrace{});
     wire::Received received = wire::receive(connection.value().get());
@@ -78,13 +90,8 @@ std::optional<Result<std::string>> read_answer(int connection) {
     return text;
 }
 
-Result<Status> ask_status(const std::string& socket) {
-    const Result<std::string> answer = ask_service(socket, wire::AskStatus{});
-    if (!answer) return Error{answer.error()};
-    const nlohmann::json document = nlohmann::json::parse(answer.value(), nullptr, false);
-    if (!document.is_object()) return Error{"the service's answer is invalid"};
-    return status_from(document);
-}
+Result<Status> ask_status() { return status_in(ask_service(wire::AskStatus{})); }
+Result<Status> ask_status(const std::string& socket) { return status_in(ask_service(socket, wire::AskStatus{})); }
 
 std::string own_directory() {
     std::error_code error;
@@ -107,11 +114,12 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
     launch.leads = os::Launch::Leads::kSession;  // it outlives the terminal
     const Result<int> child = os::spawn(launch);
     if (!child) return StartFailure{child.error()};
+    const auto answers = [&] { return os::find_service_at(socket).connection.ok(); };
     for (int i = 0; i < 2000; ++i) {  // 20 s: starting on a GPU takes long
-        if (os::connect_to(socket)) return std::nullopt;
+        if (answers()) return std::nullopt;
         if (const auto end = os::reap(child.value())) {
             // Two services may have been started at once; the other one has the lock.
-            if (os::connect_to(socket)) return std::nullopt;
+            if (answers()) return std::nullopt;
             std::ifstream said(log);
             const bool refused = !end->by_signal && end->number == kOptionsRefused;
             return StartFailure{"the service did not start: " + last_line_of(said), refused};
@@ -119,15 +127,6 @@ std::optional<StartFailure> start_service(const std::string& socket, const std::
         os::sleep_for(milliseconds(10));
     }
     return StartFailure{"the service did not start within 20 s; see " + log};
-}
-
-Result<os::Descriptor> connect_or_start(const std::string& socket) {
-    Result<os::Descriptor> connection = os::connect_to(socket);
-    // The machine's service is its administrator's to start. One that root's job started would have other options and other
-    // state, and would keep the real one out.
-    if (connection || socket == os::kSystemSocket) return connection;
-    if (const auto failure = start_service(socket, {})) return Error{failure->why};
-    return os::connect_to(socket);
 }
 
 }  // namespace salus::cli

@@ -12,15 +12,18 @@
 
 namespace salus::cli {
 
-/// One command and its answer: JSON, or an error of one line.
+/// One command to the service (os/places.h) and its answer: JSON, or an error of one line.
+Result<std::string> ask_service(const wire::Command& command);
+/// ... to the service at this socket.
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
 
 /// The trace of the service as the caller may see it, for those who cannot read its file.
-Result<std::string> copy_trace(const std::string& socket);
+Result<std::string> copy_trace();
 
 /// Reads an answer of the service from a connection. Nothing if the service is gone.
 std::optional<Result<std::string>> read_answer(int connection);
 
+Result<Status> ask_status();
 Result<Status> ask_status(const std::string& socket);
 
 /// The directory of this program: the others are beside it.
@@ -33,8 +36,5 @@ struct StartFailure {
 /// Starts a service in the background and waits until it listens. Nothing on success. `options` are salusd's own;
 /// without any, it takes over those of the last service.
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options);
-
-/// Connects to the service, and starts one if none runs.
-Result<os::Descriptor> connect_or_start(const std::string& socket);
 
 }  // namespace salus::cli

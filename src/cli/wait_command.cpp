@@ -15,7 +15,6 @@
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/places.h"
-#include "os/socket.h"
 #include "wire/framing.h"
 
 namespace salus::cli {
@@ -33,7 +32,7 @@ struct AwaitedEnd {
 };
 
 Result<AwaitedEnd> await_end(const wire::JobReference& job) {
-    Result<os::Descriptor> connection = os::connect_to(os::default_socket());
+    Result<os::Descriptor> connection = os::find_service().connection;
     if (!connection) throw Failure{connection.error()};
     wire::send(connection.value().get(), wire::WaitJob{job});
     const auto answer = read_answer(connection.value().get());
@@ -46,7 +45,7 @@ Result<AwaitedEnd> await_end(const wire::JobReference& job) {
 /// After a service was lost, its jobs come to the next one, under the same numbers.
 AwaitedEnd await_end_again(const AwaitedEnd& lost) {
     for (const Instant until = os::now() + kNextServicePatience; os::now() < until; os::sleep_for(kNextServiceTries)) {
-        if (!os::connect_to(os::default_socket())) continue;
+        if (!os::find_service().connection) continue;
         if (Result<AwaitedEnd> again = await_end({lost.job, {}})) return std::move(again).value();
     }
     throw Failure{fmt::format("the service is gone; how {} ends is not known", job_text(lost.name, lost.job))};

@@ -1,7 +1,6 @@
 // The helper thread: answers the service, whatever the job's own threads do.
 
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "base/text.h"
@@ -9,18 +8,12 @@
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/futex.h"
+#include "os/patience.h"
 #include "os/poll.h"
 #include "os/socket.h"
 
 namespace salus::client {
 namespace {
-
-/// How long a client that has lost its service waits for a new one before it continues alone.
-std::uint64_t orphan_wait_ns() {
-    const char* text = std::getenv("SALUS_ORPHAN_WAIT");
-    const auto seconds = parse_number(text ? text : "60");
-    return static_cast<std::uint64_t>((seconds && *seconds >= 0 ? *seconds : 60.0) * 1e9);
-}
 
 std::vector<os::Descriptor> pieces_of(wire::Received& received) {
     std::vector<os::Descriptor> pieces;
@@ -198,7 +191,7 @@ bool ProcessClient::end_attachment() {
 /// Waits for a new service and attaches to it. False: none came in time, and the client is on its own from now on; or it is
 /// being detached.
 bool ProcessClient::reattach() {
-    const std::uint64_t deadline = os::now_ns() + orphan_wait_ns();
+    const Instant deadline = os::now() + os::orphan_wait();
     while (pause()) {
         const Result<bool> connected = connect(/*again=*/true);
         if (connected) {
@@ -207,7 +200,7 @@ bool ProcessClient::reattach() {
         }
         memory_->set_alone(true);
         lost_ = true;
-        if (!failed_ && os::now_ns() < deadline) continue;
+        if (!failed_ && os::now() < deadline) continue;
         if (!failed_) warn("the service is gone (" + connected.error() + "); this job continues without sharing");
         go_alone();
         return false;

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "os/clock.h"
 #include "os/file.h"
+#include "os/patience.h"
 #include "os/socket.h"
 #include "os/thread.h"
 
@@ -106,7 +107,10 @@ Result<bool> ProcessClient::make_page() {
 
 /// Connects, sends Attach and waits for Welcome.
 Result<bool> ProcessClient::connect(bool again) {
-    Result<os::Descriptor> socket = os::connect_to(identity_.socket);
+    os::Service service = identity_.socket.empty() ? identity_.finder.find() : identity_.finder.find_at(identity_.socket);
+    identity_.socket = service.socket;
+    service_may_come_ = service.may_come;
+    Result<os::Descriptor>& socket = service.connection;
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
     if (stays_here_ || identity_.without_memory) attach.flags |= wire::Attach::kUnpageable;
@@ -141,6 +145,7 @@ Result<bool> ProcessClient::connect(bool again) {
     }
     wire::send(socket.value().get(), attach, descriptors);  // if this fails, the service's reason may still be readable
     const wire::Received answer = wire::receive(socket.value().get());
+    service_may_come_ = answer.kind == wire::Received::Kind::kClosed;  // it is being restarted
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         sorry && answer.kind == wire::Received::Kind::kMessage) {
         return Error{std::string(sorry->why.view())};
@@ -181,6 +186,12 @@ Result<bool> ProcessClient::attach() {
     Result<bool> made = make_page();
     if (!made) return made;
     Result<bool> connected = connect(/*again=*/false);
+    // The job's `salus run` has found it; so it is being restarted, or on the way to another place.
+    const Instant until = os::now() + (identity_.attach.job != 0 ? os::start_wait() : Duration{});
+    while (!connected && service_may_come_ && os::now() < until) {
+        os::sleep_for(milliseconds(20));
+        connected = connect(/*again=*/false);
+    }
     if (!connected) return connected;
     memory_->set_alone(false);
     alone_ = false;

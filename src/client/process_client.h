@@ -27,6 +27,7 @@
 #include "device/device.h"
 #include "os/descriptor.h"
 #include "os/guarded_descriptor.h"
+#include "os/places.h"
 #include "salus/salus.h"
 #include "wire/framing.h"
 #include "wire/messages.h"
@@ -35,11 +36,12 @@ namespace salus::client {
 
 /// What the client says about itself when it attaches.
 struct Identity {
-    std::string socket;
+    std::string socket;  ///< empty: by the finder, from then on the same service
     wire::Attach attach;
     bool without_memory = false;  ///< the program's memory is its own; only its launches are to take turns
     std::uint64_t holds = 0;      ///< ... and it has so much by now
     Limit* limit = nullptr;       ///< of GPU memory; must outlive the client
+    os::ServiceFinder finder{};
 };
 
 /// What a thread has done in an iteration.
@@ -259,6 +261,7 @@ private:
     std::atomic<std::uint32_t> attachments_{0};
     attachment::Requests requests_;  ///< helper only
     bool sent_away_ = false;
+    bool service_may_come_ = false;  ///< why connect() has failed
 };
 
 }  // namespace salus::client

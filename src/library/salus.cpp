@@ -60,7 +60,7 @@ std::string program_name() { return ::program_invocation_short_name ? ::program_
 /// Takes each value from the options, else from the environment that `salus run` sets, else the default.
 Identity identity_from(const salus_options& options) {
     Identity identity;
-    identity.socket = options.socket ? salus::os::absolute_path(options.socket) : salus::os::default_socket();
+    if (options.socket) identity.socket = salus::os::absolute_path(options.socket);
     salus::wire::Attach& attach = identity.attach;
     const char* name = options.name ? options.name : environment("SALUS_NAME");
     std::string printable = name ? name : program_name();
@@ -195,8 +195,8 @@ salus_client* attach_without_memory(std::uint64_t holds, std::string& why_not) {
 void tell_unshared(const std::string& why) {
     const auto job = static_cast<std::uint32_t>(number_from("SALUS_JOB", 0));
     if (job == 0) return;
-    if (const Result<os::Descriptor> service = os::connect_to(os::default_socket()))
-        wire::send(service.value().get(), wire::Unshared{job, wire::Text<160>(why)});
+    const os::Service service = os::find_service();
+    if (service.connection) wire::send(service.connection.value().get(), wire::Unshared{job, wire::Text<160>(why)});
 }
 
 void* current_context() {

@@ -1,10 +1,28 @@
+// Note [Where the service is]
+// Every tool, and every client, finds it by the same rule:
+// 1. $SALUS_SOCKET, if it is set.
+// 2. The machine's service, if there is one and this user may use it. There is one if it listens at kSystemSocket, or if
+//    kSystemMark says that it is being restarted. A user may use it who may write to the socket.
+// 3. The user's own: `salus/socket` in $XDG_RUNTIME_DIR, else in /run/user/UID, whichever exists and is the user's; else
+//    /tmp/salus-UID/socket. If nobody listens there, the socket that the lock in the user's state directory names: a service
+//    whose runtime directory was removed by a logout listens elsewhere.
+//
+// `salus run` sets $SALUS_SOCKET for its job, so that the job and its children stay with the service that they have begun
+// with. If that is the user's own, it is still looked for as in 3, because it may move, and jobs may still start it.
 #include "os/places.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "os/file.h"
+#include "os/socket.h"
 #include "os/trust.h"
 
 namespace salus::os {
@@ -22,22 +40,101 @@ std::optional<std::string> directory_in(const char* name) {
     return value && value->starts_with('/') ? value : std::nullopt;
 }
 
+bool exists(const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0;
+}
+
+enum class Owner { kNobody, kUser, kOther };
+Owner owner_of(const std::string& directory) {
+    struct stat status {};
+    if (::stat(directory.c_str(), &status) != 0) return errno == ENOENT ? Owner::kNobody : Owner::kOther;
+    return S_ISDIR(status.st_mode) && status.st_uid == ::getuid() ? Owner::kUser : Owner::kOther;
+}
+
+/// They are removed at the end of the user's last session. `su` keeps the variable of another user.
+std::vector<std::string> runtime_directories() {
+    std::vector<std::string> all;
+    if (const auto named = directory_in("XDG_RUNTIME_DIR")) all.push_back(*named);
+    all.push_back("/run/user/" + std::to_string(::getuid()));
+    return all;
+}
+
+std::string socket_in(const std::string& runtime_directory) { return runtime_directory + "/salus/socket"; }
+std::string socket_in_tmp() { return directory_without_home() + "/socket"; }
+
+std::string user_socket_in(const std::vector<std::string>& runtime_directories) {
+    for (const std::string& directory : runtime_directories) {
+        if (owner_of(directory) == Owner::kUser) return socket_in(directory);
+    }
+    return socket_in_tmp();
+}
+
+/// Whether it is where a service of this user listens, or has listened, by the rule.
+bool is_users(const std::string& socket, const std::vector<std::string>& all) {
+    return socket == socket_in_tmp() || std::any_of(all.begin(), all.end(), [&](const std::string& directory) {
+               return socket == socket_in(directory) && owner_of(directory) != Owner::kOther;
+           });
+}
+
+Service service_at(Whose whose, const std::string& socket) {
+    Service found{whose, socket, socket, Error{""}};
+    found.connection = connect_to(socket, &found.is_absent);
+    found.may_come = found.is_absent && (whose != Whose::kMachines || exists(kSystemMark));
+    return found;
+}
+
+std::optional<Service> machines() {
+    const bool is_up = exists(kSystemMark);
+    const bool may_use = exists(kSystemSocket) ? ::access(kSystemSocket, W_OK) == 0 : is_up;
+    if (!may_use) return std::nullopt;
+    Service found = service_at(Whose::kMachines, kSystemSocket);
+    if (found.is_absent && !found.may_come) return std::nullopt;  // it was killed, and nobody restarts it
+    return found;
+}
+
 }  // namespace
 
-std::string user_socket() {
-    const auto runtime = directory_in("XDG_RUNTIME_DIR");
-    return runtime ? *runtime + "/salus/socket" : directory_without_home() + "/socket";
+std::string user_socket() { return user_socket_in(runtime_directories()); }
+
+ServiceFinder::ServiceFinder() : runtime_directories_(runtime_directories()), state_(default_state_directory()) {
+    if (const auto named = variable("SALUS_SOCKET")) named_ = absolute_path(*named);
 }
 
-std::string default_socket() {
-    if (const auto named = variable("SALUS_SOCKET")) return absolute_path(*named);
-    const auto is_there = [](const std::string& path) {
-        struct stat status {};
-        return ::stat(path.c_str(), &status) == 0;
-    };
-    const std::string own = user_socket();
-    return !is_there(own) && (is_there(kSystemSocket) || is_there(kSystemMark)) ? kSystemSocket : own;
+Service ServiceFinder::find() const {
+    if (!named_.empty()) return find_at(named_);
+    if (auto found = machines()) return std::move(*found);
+    return users_own();
 }
+
+Service ServiceFinder::find_at(const std::string& socket) const {
+    if (is_users(socket, runtime_directories_)) return users_own();
+    return service_at(socket == kSystemSocket ? Whose::kMachines : Whose::kNamed, socket);
+}
+
+Service ServiceFinder::users_own() const {
+    Service found = service_at(Whose::kOwn, user_socket_in(runtime_directories_));
+    if (found.connection) return found;
+    const std::string elsewhere = socket_of_holder();
+    if (elsewhere.empty() || elsewhere == found.socket) return found;
+    Service moved = service_at(Whose::kOwn, elsewhere);
+    if (!moved.connection) return found;
+    moved.socket = found.socket;
+    return moved;
+}
+
+/// Empty: there is none, or it cannot be trusted.
+std::string ServiceFinder::socket_of_holder() const {
+    const std::string lock = lock_in(state_);
+    if (why_distrusted(lock)) return {};
+    const Result<std::string> path = read_file(lock);
+    return path && path.value().starts_with('/') ? path.value() : std::string();
+}
+
+Service find_service() { return ServiceFinder().find(); }
+Service find_service_at(const std::string& socket) { return ServiceFinder().find_at(socket); }
+
+std::string lock_in(const std::string& state_directory) { return state_directory + "/lock"; }
 
 std::string user_directory(const char* name, const char* below_home) {
     if (const auto named = directory_in(name)) return *named + "/salus";

@@ -1,18 +1,55 @@
-// Where Salus keeps a user's sockets and files. All paths are absolute.
+// Where Salus keeps a user's sockets and files, and where the service is. All paths are absolute.
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "os/descriptor.h"
 
 namespace salus::os {
 
-/// Where services listen: `socket` in the user's own directory, or in the system's.
+/// Where a user's own service listens, whether or not one runs.
 std::string user_socket();
 inline constexpr const char* kSystemSocket = "/run/salus/socket";
 /// There while the system's service runs or restarts, when its socket may be missing (packaging/salusd.service.in).
 inline constexpr const char* kSystemMark = "/run/salus/up";
-/// The one to talk to: $SALUS_SOCKET, else the user's if there is one, else the system's if there is one or will be,
-/// else the user's.
-std::string default_socket();
+
+/// Who starts the service: for kOwn any job of the user, otherwise only an administrator.
+enum class Whose { kOwn, kMachines, kNamed };
+
+/// What Note [Where the service is] leads to.
+struct Service {
+    Whose whose = Whose::kOwn;
+    std::string socket;             ///< of the place; find_service_at() finds the same service by it, also later
+    std::string at;                 ///< where it listens: elsewhere if a user's own service had to move
+    Result<Descriptor> connection;  ///< as of connect_to()
+    bool is_absent = false;         ///< nothing listens there, now
+    bool may_come = false;          ///< ... and nobody has stopped the machine's service for good
+};
+
+/// Knows the environment as it was when it was made: a job's threads may change it at any time.
+class ServiceFinder {
+public:
+    ServiceFinder();
+    Service find() const;
+    /// The service that a job was started with: it stays with it.
+    Service find_at(const std::string& socket) const;
+
+private:
+    Service users_own() const;
+    std::string socket_of_holder() const;
+
+    std::string named_;                             ///< empty: by the rule
+    std::vector<std::string> runtime_directories_;  ///< where the user's may be
+    std::string state_;
+};
+/// In the environment as it is.
+Service find_service();
+Service find_service_at(const std::string& socket);
+
+/// The lock of a state directory. It holds the path of its holder's socket.
+std::string lock_in(const std::string& state_directory);
 
 /// The directory of Salus below the one that the variable names, else below the user's home, else in /tmp.
 std::string user_directory(const char* variable, const char* below_home);

@@ -105,11 +105,11 @@ void discard_signals(int end) {
 std::optional<Peer> peer_of(int socket) {
     ucred credentials{};
     socklen_t size = sizeof credentials;
-    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0 || credentials.pid <= 0) return std::nullopt;
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
     return Peer{credentials.pid, credentials.uid};
 }
 
-Result<Descriptor> connect_to(const std::string& path) {
+Result<Descriptor> connect_to(const std::string& path, bool* is_absent) {
     const Result<sockaddr_un> address = address_of(path);
     if (!address) return Error{address.error()};
     if (const auto why = why_distrusted(path.substr(0, path.rfind('/') + 1))) return Error{*why};
@@ -121,11 +121,13 @@ Result<Descriptor> connect_to(const std::string& path) {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
         const bool absent = errno == ENOENT || errno == ECONNREFUSED;
+        if (is_absent) *is_absent = absent;
         return Error{absent ? "no service runs at " + path : "cannot connect to " + path + ": " + std::strerror(errno)};
     }
     const auto peer = peer_of(socket.get());
-    if (!peer || (peer->uid != ::getuid() && peer->uid != 0)) return Error{"the service at " + path + " is another user's"};
-    return socket;
+    if (!peer) return Error{"cannot tell whose service runs at " + path + ": " + std::strerror(errno)};
+    if (peer->uid == ::getuid() || peer->uid == 0) return socket;
+    return Error{"the service at " + path + " belongs to " + describe_other_user(peer->uid)};
 }
 
 void receive_without_limit(int socket) {
@@ -134,6 +136,12 @@ void receive_without_limit(int socket) {
 }
 
 void end_receiving(int socket) { ::shutdown(socket, SHUT_RD); }
+
+SocketFile socket_file_at(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return {};
+    return {status.st_dev, status.st_ino};
+}
 
 Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
     const Result<sockaddr_un> address = address_of(path);

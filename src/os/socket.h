@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,20 +38,30 @@ bool signal_through(int end);
 /// Discards pending notifications. Does nothing for a descriptor that is not such an end.
 void discard_signals(int end);
 
-/// The peer's credentials as the kernel knows them.
+/// The peer's credentials as the kernel translates them into this process's namespaces.
 struct Peer {
-    int pid = 0;
+    int pid = 0;  ///< 0: it is in a PID namespace that is not below ours
     unsigned uid = 0;
 };
 std::optional<Peer> peer_of(int socket);
 
 /// Blocking, close-on-exec, with a limit of 5 s for each call. Connects only to a service of this user or of root, in a
-/// directory to which nobody else can write.
-Result<Descriptor> connect_to(const std::string& path);
+/// directory to which nobody else can write. `is_absent` is set if nothing listens there.
+Result<Descriptor> connect_to(const std::string& path, bool* is_absent = nullptr);
 /// From here on, receiving waits without a time limit.
 void receive_without_limit(int socket);
 /// Threads in receive_packet() find the connection closed. Sent packets still go out.
 void end_receiving(int socket);
+
+/// Which of all files ever made a socket is.
+struct SocketFile {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+
+    bool operator==(const SocketFile&) const = default;
+};
+/// All zero: there is none at the path.
+SocketFile socket_file_at(const std::string& path);
 
 inline constexpr std::size_t kSocketPathMax = 107;
 /// Neither the listener nor accepted connections block. Removes the socket that an earlier listener left at the path.

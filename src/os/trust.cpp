@@ -13,6 +13,8 @@
 #include <cstring>
 #include <vector>
 
+#include "os/file.h"
+
 namespace salus::os {
 namespace {
 
@@ -43,7 +45,7 @@ void push_names(std::vector<std::string>& names, std::string_view path) {
 
 std::optional<std::string> why_distrusted(const std::string& here, const struct stat& status, bool above, bool closed) {
     const bool trusted_owner = status.st_uid == ::getuid() || status.st_uid == 0 || (above && status.st_uid == kUnmapped);
-    if (!trusted_owner) return here + " belongs to another user";
+    if (!trusted_owner) return here + " belongs to " + describe_other_user(status.st_uid);
     if (S_ISLNK(status.st_mode) || S_ISCHR(status.st_mode)) return std::nullopt;  // a device such as /dev/null
     const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
     if (!closed && others_may(S_IWOTH, status) && !(above && sticky))
@@ -99,6 +101,14 @@ std::optional<std::string> why_distrusted(const std::string& path) {
     return std::nullopt;
 }
 
+std::string describe_other_user(unsigned uid) {
+    if (uid != kUnmapped) return "another user";
+    constexpr const char* kMapsAll = " 4294967295";  // as many as there are: this is no container
+    const Result<std::string> map = read_file("/proc/self/uid_map");
+    const bool is_told = !map || map.value().find(kMapsAll) != std::string::npos;
+    return is_told ? "another user" : "a user whom this user namespace does not map";
+}
+
 Result<bool> make_private_directory(const std::string& named) {
     const std::string path = named.substr(0, named.find_last_not_of('/') + 1);
     if (const auto why = why_distrusted(path)) return Error{*why};
@@ -115,7 +125,7 @@ Result<bool> make_private_directory(const std::string& named) {
     }
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return Error{path + " is not a directory"};
-    if (status.st_uid != ::getuid()) return Error{path + " belongs to another user"};
+    if (status.st_uid != ::getuid()) return Error{path + " belongs to " + describe_other_user(status.st_uid)};
     if (const auto why = why_distrusted(path)) return Error{*why};  // another user may have been faster
     return made;
 }

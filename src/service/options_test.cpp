@@ -56,6 +56,7 @@ protected:
             saved_.emplace_back(variable, value ? std::optional<std::string>(value) : std::nullopt);
             ::setenv(variable, (directory_ + "/" + variable).c_str(), 1);
         }
+        fs::create_directory(directory_ + "/XDG_RUNTIME_DIR");  // one that is missing does not count
         ::unsetenv("SALUS_STATE");
         ::unsetenv("SALUS_SOCKET");
     }
@@ -247,7 +248,7 @@ TEST_F(ServiceOptionsTest, RelativePathsAreAgainstTheWorkingDirectory) {
     ::setenv("SALUS_STATE", "elsewhere", 1);
     EXPECT_EQ(parse({}).options.socket, here + "/elsewhere/socket");
     EXPECT_EQ(parse({}).options.state, here + "/elsewhere");
-    EXPECT_EQ(os::default_socket(), here + "/elsewhere/socket");
+    EXPECT_EQ(os::find_service().socket, here + "/elsewhere/socket");
     ::unsetenv("SALUS_STATE");
     ::setenv("XDG_STATE_HOME", "relative", 1);
     EXPECT_EQ(os::default_state_directory(), directory_ + "/HOME/.local/state/salus") << "invalid, says the specification";

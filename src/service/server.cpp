@@ -17,6 +17,7 @@
 #include "core/placement.h"
 #include "os/clock.h"
 #include "os/file.h"
+#include "os/places.h"
 #include "os/process.h"
 #include "os/timespec.h"
 #include "os/trust.h"
@@ -28,8 +29,13 @@ namespace {
 
 /// How long a new connection waits if there is no descriptor for it.
 constexpr Duration kAcceptPause = milliseconds(500);
+/// How often the service looks whether its socket is still there. Nobody else tells it.
+constexpr Duration kLookAtSocket = seconds(1);
 /// A flood of messages from one peer must not keep the service from the others.
 constexpr int kMessagesAtOnce = 16;
+
+constexpr const char* kUnseen =
+    "the service runs in another PID namespace and cannot see this process; a service outside of the containers can";
 
 /// Those that the service reads: they end it, or make it read its configuration.
 sigset_t own_signals() {
@@ -62,10 +68,12 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     const Result<bool> made_state = os::make_private_directory(options.state);
     if (!made_state) return Error{made_state.error()};
     if (const auto why = why_distrusted_in(options.state)) return Error{*why};
-    Result<os::Descriptor> lock = lock_socket(options.socket);
-    if (!lock) return Error{lock.error()};
     Result<os::Descriptor> state_lock = lock_state(options);
     if (!state_lock) return Error{state_lock.error()};
+    const Result<bool> named = name_socket_in(state_lock.value().get(), options.socket);
+    if (!named) return Error{named.error()};
+    Result<os::Descriptor> lock = lock_socket(options.socket);
+    if (!lock) return Error{lock.error()};
     Result<Devices> devices = open_devices();
     if (!devices) return Error{devices.error()};
     for (const auto& device : devices.value()) {
@@ -78,12 +86,16 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     std::unique_ptr<Server> server(new Server(options, std::move(devices).value()));
     server->lock_ = std::move(lock).value();
     server->state_lock_ = std::move(state_lock).value();
-    server->made_directory_ = made.value();
+    server->is_users_own_ = options.socket == os::user_socket();
     for (const auto& device : server->devices_) {
         server->offer_mps(*device, {});
         device->find_mps_of_earlier_service();
     }
-    const Result<bool> listening = server->listen();
+    const sigset_t stops = own_signals();
+    server->signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!server->watch(server->signals_.get(), Watch::kSignals, 0, EPOLLIN))
+        return Error{std::string("epoll: ") + std::strerror(errno)};
+    const Result<bool> listening = server->listen(options.socket, made.value());
     if (!listening) return Error{listening.error()};
     return server;
 }
@@ -114,24 +126,54 @@ Server::~Server() {
     for (const auto& device : devices_) {
         if (jobs_.on_mps_of(device->id()) > 0) device->leave_mps();
     }
-    if (listener_) ::unlink(options_.socket.c_str());
+    if (listener_ && os::socket_file_at(options_.socket) == socket_file_) ::unlink(options_.socket.c_str());
 }
 
-Result<bool> Server::listen() {
+/// REQUIRES: the lock of that socket is held.
+Result<bool> Server::listen(const std::string& path, bool made_directory) {
     // The directory stays closed to other users unless they are wanted. adopt() checks the credentials of each peer.
-    const std::string directory = std::filesystem::path(options_.socket).parent_path().string();
-    if (made_directory_ && options_.all_users) ::chmod(directory.c_str(), 0755);
-    Result<os::Descriptor> socket = os::listen_at(options_.socket, options_.all_users ? 0666 : 0600);
+    if (made_directory && options_.all_users) ::chmod(std::filesystem::path(path).parent_path().c_str(), 0755);
+    Result<os::Descriptor> socket = os::listen_at(path, options_.all_users ? 0666 : 0600);
     if (!socket) return Error{socket.error()};
-
-    const sigset_t signals = own_signals();
-    signals_ = os::Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-    listener_ = std::move(socket).value();
-    if (!epoll_ || !watch(listener_.get(), Watch::kListener, 0, EPOLLIN) ||
-        !watch(signals_.get(), Watch::kSignals, 0, EPOLLIN)) {
+    if (!watch(socket.value().get(), Watch::kListener, 0, EPOLLIN))
         return Error{std::string("epoll: ") + std::strerror(errno)};
-    }
+    socket_file_ = os::socket_file_at(path);
+    options_.socket = path;
+    listener_ = std::move(socket).value();
+    look_at_socket_at_ = os::now() + kLookAtSocket;
     return true;
+}
+
+/// The end of a user's last session removes the runtime directory, with the socket. New clients then look elsewhere, and in
+/// the runtime directory again after the next login.
+void Server::look_at_socket() {
+    look_at_socket_at_ = os::now() + kLookAtSocket;
+    const std::string wanted = is_users_own_ ? os::user_socket() : options_.socket;
+    if (wanted == options_.socket && os::socket_file_at(wanted) == socket_file_) return;
+    const Result<bool> moved = move_to(wanted);
+    if (moved) log(LogLevel::kInfo, "listening at {} now", wanted);
+    else if (!told_of_no_socket_) log(LogLevel::kWarning, "cannot listen at {}: {}", wanted, moved.error());
+    told_of_no_socket_ = !moved;
+}
+
+Result<bool> Server::move_to(const std::string& socket) {
+    const std::filesystem::path directory = std::filesystem::path(socket).parent_path();
+    std::error_code error;
+    if (!std::filesystem::exists(directory.parent_path(), error)) return Error{directory.string() + " is gone"};
+    const Result<bool> made = os::make_private_directory(directory.string());
+    if (!made) return made;
+    if (socket == options_.socket) lock_.reset();  // perhaps of the same file
+    Result<os::Descriptor> lock = lock_socket(socket, Duration{});
+    if (!lock) return Error{lock.error()};
+    accept_all();  // who has connected to the old one
+    const std::string before = options_.socket;
+    const os::SocketFile file_before = socket_file_;
+    const Result<bool> listening = listen(socket, made.value());
+    if (!listening) return listening;
+    lock_ = std::move(lock).value();
+    const Result<bool> named = name_socket_in(state_lock_.get(), socket);
+    if (before != socket && os::socket_file_at(before) == file_before) ::unlink(before.c_str());
+    return named;
 }
 
 std::string Server::offer_mps(SharedDevice& device, MpsPatience patience) {
@@ -249,7 +291,7 @@ void Server::step(Instant limit) {
     if (count == 0) {
         keep();
         long_wait_at_ = next_long_wait();
-        Instant until = std::min({limit, long_wait_at_, accept_again_at_, held_back_due()});
+        Instant until = std::min({limit, long_wait_at_, accept_again_at_, held_back_due(), look_at_socket_at_});
         for (const auto& device : devices_) {
             device->shell().quiet();
             device->journal().quiet(os::now());
@@ -300,6 +342,7 @@ void Server::step(Instant limit) {
     if (long_wait_at_ <= at) tell_long_waits();
     if (held_back_due() <= at) tell_held_back();
     if (accept_again_at_ <= at) watch_listener(true);
+    if (look_at_socket_at_ <= at) look_at_socket();
 }
 
 // ------------------------------------------------------------------------------------------------------- connections
@@ -342,7 +385,8 @@ void Server::adopt(os::Descriptor socket) {
     connection.socket = std::move(socket);
     if (peer->uid != ::getuid() && peer->uid != 0 && !options_.all_users) {
         log_of_peer(LogLevel::kWarning, "pid {} of user {} is turned away", peer->pid, peer->uid);
-        return refuse(connection, "this service belongs to another user");
+        return refuse(connection, fmt::format("this service belongs to another user (uid {}); this process has uid {}",
+                                              ::getuid(), peer->uid));
     }
     const auto same_user = std::count_if(connections_.begin(), connections_.end(),
                                          [&](const auto& other) { return other.second.peer.uid == peer->uid; });
@@ -389,9 +433,15 @@ bool Server::handle(Connection& connection, wire::Received& received) {
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
     }
-    if (const auto* attach = std::get_if<wire::Attach>(&received.message))
-        return this->attach(connection, received, *attach);
-    if (const auto* run = std::get_if<wire::Run>(&received.message)) return run_job(connection, *run);
+    const auto* attach = std::get_if<wire::Attach>(&received.message);
+    const auto* run = std::get_if<wire::Run>(&received.message);
+    if ((attach || run) && connection.peer.pid == 0) {
+        log_of_peer(LogLevel::kWarning, "a process of user {} is turned away: {}", connection.peer.uid, kUnseen);
+        refuse(connection, kUnseen);
+        return false;
+    }
+    if (attach) return this->attach(connection, received, *attach);
+    if (run) return run_job(connection, *run);
     if (std::holds_alternative<wire::CopyTrace>(received.message)) return stream_trace(connection);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))

@@ -97,7 +97,9 @@ private:
     SharedDevice& at(DeviceId device) { return *devices_[index_of(device)]; }
     SharedDevice& device_for(Job& job);
     std::string offer_mps(SharedDevice& device, MpsPatience patience);
-    Result<bool> listen();
+    Result<bool> listen(const std::string& socket, bool made_directory);
+    void look_at_socket();
+    Result<bool> move_to(const std::string& socket);
     bool watch(int fd, Watch what, std::uint32_t id, std::uint32_t events);
     void watch_listener(bool watched);
     void accept_all();
@@ -196,7 +198,10 @@ private:
     std::vector<KeptJob> unclaimed_;  ///< jobs of the last service that have not come back
     std::string kept_;                ///< as last written
     bool keep_again_ = true;          ///< it may have changed
-    bool made_directory_ = false;     ///< we made the socket's directory, and so may open it to others
+    os::SocketFile socket_file_;  ///< that we made at options_.socket
+    bool is_users_own_ = false;   ///< it listens where its user's clients look, wherever that is by now
+    Instant look_at_socket_at_;
+    bool told_of_no_socket_ = false;
 };
 
 }  // namespace salus::service

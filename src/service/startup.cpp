@@ -11,17 +11,11 @@
 
 #include "os/file.h"
 #include "os/lock.h"
+#include "os/places.h"
 #include "os/socket.h"
 #include "os/trust.h"
 
 namespace salus::service {
-namespace {
-
-/// A killed service may hold its lock for a moment after its connections have closed. A live one listens, or will once its
-/// device has started.
-constexpr Duration kLockPatience = seconds(10);
-
-}  // namespace
 
 std::optional<std::string> why_distrusted_in(const std::string& directory) {
     std::error_code error;
@@ -45,16 +39,15 @@ Result<bool> make_directories(const Options& options, std::size_t devices) {
     return true;
 }
 
-Result<os::Descriptor> lock_socket(const std::string& socket) {
+Result<os::Descriptor> lock_socket(const std::string& socket, Duration patience) {
     Result<os::Descriptor> lock = os::open_lock(socket + ".lock");
     const auto listens = [&] { return os::connect_to(socket).ok(); };
-    if (lock && !os::take_lock(lock.value().get(), kLockPatience, listens))
-        return Error{"another service runs at " + socket};
+    if (lock && !os::take_lock(lock.value().get(), patience, listens)) return Error{"another service runs at " + socket};
     return lock;
 }
 
 Result<os::Descriptor> lock_state(const Options& options) {
-    Result<os::Descriptor> lock = os::open_lock(options.state + "/lock");
+    Result<os::Descriptor> lock = os::open_lock(os::lock_in(options.state));
     if (!lock) return lock;
     const int file = lock.value().get();
     const auto socket_of_holder = [file] {
@@ -66,15 +59,16 @@ Result<os::Descriptor> lock_state(const Options& options) {
         const std::string socket = socket_of_holder();
         return !socket.empty() && os::connect_to(socket);
     };
-    if (!os::take_lock(file, kLockPatience, listens)) {
-        return Error{options.state + " is in use by another service, at " + socket_of_holder() +
-                     "; --state or SALUS_STATE names another directory"};
-    }
-    std::error_code error;
-    const std::string socket = std::filesystem::absolute(options.socket, error).string();
-    if (::ftruncate(file, 0) != 0 || !os::write_all_at(file, std::as_bytes(std::span(socket)), 0))
-        return Error{options.state + "/lock: " + std::strerror(errno)};
-    return lock;
+    if (os::take_lock(file, kLockPatience, listens)) return lock;
+    const std::string socket = socket_of_holder();
+    if (socket == options.socket) return Error{"another service runs at " + socket};
+    return Error{options.state + " is in use by another service, at " + socket +
+                 "; --state or SALUS_STATE names another directory"};
+}
+
+Result<bool> name_socket_in(int state_lock, const std::string& socket) {
+    if (::ftruncate(state_lock, 0) == 0 && os::write_all_at(state_lock, std::as_bytes(std::span(socket)), 0)) return true;
+    return Error{std::string("the lock of the state directory: ") + std::strerror(errno)};
 }
 
 }  // namespace salus::service

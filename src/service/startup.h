@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "os/descriptor.h"
 #include "service/options.h"
 
@@ -20,10 +21,15 @@ std::string directory_of(const Options& options, DeviceId device);
 /// Makes the missing directories of devices.
 Result<bool> make_directories(const Options& options, std::size_t devices);
 
-/// Takes the socket's lock, which must be held while the service runs.
-Result<os::Descriptor> lock_socket(const std::string& socket);
-/// The same for the state directory: trace, roster and history must have one writer. The lock file holds the path of the
-/// socket.
+/// A killed service may hold its lock for a moment after its connections have closed. A live one listens, or will once its
+/// device has started.
+inline constexpr Duration kLockPatience = seconds(10);
+/// Takes the socket's lock, which must be held while the service listens there.
+Result<os::Descriptor> lock_socket(const std::string& socket, Duration patience = kLockPatience);
+/// The same for the state directory: trace, roster and history must have one writer. It is taken first: a service that has
+/// no socket just now holds only this one.
 Result<os::Descriptor> lock_state(const Options& options);
+/// Clients that find nobody at the usual place look into the lock of the state directory (os/places.h).
+Result<bool> name_socket_in(int state_lock, const std::string& socket);
 
 }  // namespace salus::service
