@@ -162,10 +162,10 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
         if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
         if (crew_of(*client) == 0 || crews.insert(crew_of(*client)).second) ++running;
     }
-    // Who had a lane when there were to be fewer may run to its boundary, even if it rested at that moment.
-    const auto held_lanes = static_cast<std::size_t>(std::ranges::count_if(
-        s.engine().lanes().all(), [](const Lane& lane) { return !lane.beside && lane.holder != kNoClient; }));
-    lanes_excuse_ = std::holds_alternative<event::SetLimits>(event) ? held_lanes : std::min(lanes_excuse_, held_lanes);
+    // Who had a turn when there were to be fewer lanes may run to its boundary, even if it rested at that moment.
+    const auto holders = static_cast<std::size_t>(std::ranges::count_if(
+        s.engine().clients(), [&](const Client* client) { return client->holds() && !is_beside(s, *client); }));
+    lanes_excuse_ = std::holds_alternative<event::SetLimits>(event) ? holders : std::min(lanes_excuse_, holders);
     SALUS_CHECK(lanes_max == 0 || running <= std::max<std::size_t>(lanes_max, lanes_excuse_), "more lanes run than allowed");
 }
 
