@@ -21,11 +21,11 @@ void Engine::start_announced() {
 }
 
 // Note [Limits of a user]
-// A user's clients and lanes together may reserve so much, and so many of his announced jobs may run at once. At the limit,
-// a newcomer is not let in, nor one that was paged out, and a job does not start; nothing that is there is taken away. So
-// what newcomers bring with them, and growth, can exceed the limit, and the user's next client waits. One that exceeds the
-// limit alone is refused, as one that exceeds the device. Clients at the limit keep nobody else waiting: they get no
-// reservation, and no exclusive policy waits for them. Root has no limits.
+// A user's clients and lanes together may reserve so much, and so many of their announced jobs may run at once. At the
+// limit, a newcomer is not let in, nor one that was paged out, and a job does not start; nothing that is there is taken
+// away. So what newcomers bring with them, and growth, can exceed the limit, and the user's next client waits. One that
+// exceeds the limit alone is refused, as one that exceeds the device. Clients at the limit keep nobody else waiting: they
+// get no reservation, and no exclusive policy waits for them. Root has no limits.
 
 /// The most that it could ever get.
 Bytes Engine::most_for(const Client& client) const {

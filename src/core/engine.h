@@ -107,7 +107,7 @@ public:
     bool is_answering(const Client& client) const;
     /// Memory time up to now, in gibibyte-seconds: P while on the device, T while running.
     double memory_time_gib_s(const Client& client, Instant now) const;
-    /// One user has the device at a time, and runs in all of his lanes: Note [Users] in turns.cpp.
+    /// One user has the device at a time, and runs in all of their lanes: Note [Users] in turns.cpp.
     bool one_user_at_a_time() const {
         return options_.share_by_user && options_.lanes_max == 0 && policy_->info.time_sliced;
     }

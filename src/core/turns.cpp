@@ -28,10 +28,10 @@ namespace salus {
 
 // Note [Users]
 // Users do not share lanes, so lanes of several users could run at once, and the device would divide its time as it likes.
-// If time is shared by user, a time-sliced policy gives the device to one user at a time: in his turn, all of his lanes may
-// run. The policy ranks the user before the client (Rank::user), so of ten jobs, nine of one user and one of another, the
-// one has half of the time. What clients state about themselves (occupancy, weight, priority) counts among the clients of
-// their user only. If lanes_max is given, that many lanes run at once, whoever their users are, in the same order.
+// If time is shared by user, a time-sliced policy gives the device to one user at a time: in their turn, all of their lanes
+// may run. The policy ranks the user before the client (Rank::user), so of ten jobs, nine of one user and one of another,
+// the one has half of the time. What clients state about themselves (occupancy, weight, priority) counts among the clients
+// of their user only. If lanes_max is given, that many lanes run at once, whoever their users are, in the same order.
 
 // ---------------------------------------------------------------------------------------------------------- dispatch
 
@@ -439,7 +439,7 @@ void Engine::count_iterations(Client& client, std::uint64_t iterations) {
 // clients that do not fit together take turns.
 // Clients beside count for neither clock: they take nobody's turn. Their virtual time decides among those that share a lane
 // beside. One that leaves such a lane, to take turns, may have run for hours; it need not wait as long.
-// If time is shared by user, each user has two such clocks for his clients, and a virtual time of his own: the time that
+// If time is shared by user, each user has two such clocks for their clients, and a virtual time of their own: the time that
 // they held. Two more clocks follow the users in the same way: a user none of whose clients contends, or has a lane, is
 // raised to them when one does.
 namespace {

@@ -81,7 +81,7 @@ public:
     Job* find(std::uint32_t id);
     Job& at(std::uint32_t id) { return jobs_.at(id); }
     const Job& at(std::uint32_t id) const { return jobs_.at(id); }
-    /// A name means the peer's own job, if he has one of that name. An error, in one line, if there is no such job, if
+    /// A name means the peer's own job, if they have one of that name. An error, in one line, if there is no such job, if
     /// several have that name, or if the job is not the peer's and the peer is not root.
     Result<Job*> named(const os::Peer& peer, const wire::JobReference& which);
     /// The peer's latest job of that number or name that has ended; null: none is remembered, or one runs.

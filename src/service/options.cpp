@@ -169,8 +169,8 @@ std::vector<std::string> OptionsParser::arguments() const {
     return arguments;
 }
 
-/// Weights and priorities of several users compete only if time is not shared by user: then nobody sets his own above the
-/// others', unless the administrator lets him.
+/// Weights and priorities of several users compete only if time is not shared by user: then nobody sets their own above the
+/// others', unless the administrator lets them.
 void OptionsParser::read_user_limits(Options& options) const {
     UserLimits& limits = options.user_limits;
     limits.memory = size_from("--user-memory-max", user_memory_max_, Bytes{});

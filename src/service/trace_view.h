@@ -1,4 +1,4 @@
-// What a user may see of the trace, and its way to him: a stream of packets, so that a large trace costs the service little
+// What a user may see of the trace, and its way there: a stream of packets, so that a large trace costs the service little
 // memory, and nobody waits for a slow reader.
 #pragma once
 

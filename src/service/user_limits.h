@@ -15,7 +15,7 @@ struct UserLimits {
     std::optional<int> priority;
 
     bool apply_to(unsigned uid) const { return uid != 0; }
-    /// Why a user may not have this weight and priority, in one line; empty: he may.
+    /// Why a user may not have this weight and priority, in one line; empty: they may.
     std::string why_not(unsigned uid, double wanted_weight, int wanted_priority) const;
 };
 

@@ -172,7 +172,8 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
 // If time is shared by user, one user has the device at a time. A client that ran when that began, or that was stopped, runs
 // on to its boundary, and is asked for its turn meanwhile.
 void Checkers::check_users(const Simulation& s) {
-    if (!s.engine().one_user_at_a_time()) return;
+    const EngineOptions& options = s.options().engine;
+    if (!options.share_by_user || options.lanes_max > 0 || !s.engine().policy().info.time_sliced) return;
     std::optional<UserId> user;
     for (const Client* client : s.engine().clients()) {
         const bool in_turns = client->lane != kNoLane && !is_beside(s, *client);

@@ -43,10 +43,8 @@ public:
         }
     }
 
-    /// The engine forgets the time that the client's user has had.
-    void forget_time_of_user_of(ClientId id) {
-        if (Client* client = engine_.clients_.find(id)) engine_.set_account_time(*client->account, 0);
-    }
+    /// The engine forgets that one user has the device at a time.
+    void forget_users() { engine_.options_.share_by_user = false; }
 
     void forget_budget() { engine_.gates_.closed_.spans_.clear(); }
 

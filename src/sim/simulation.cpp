@@ -170,7 +170,7 @@ void Simulation::sabotage(const Event& event) {
     const auto* requests = std::get_if<event::Requests>(&event);
     if (requests && goes_wrong(Fault::kForgetsBudget)) saboteur.forget_budget();
     if (want && goes_wrong(Fault::kForgetsCrew)) saboteur.forget_crew_of(want->client);
-    if (want && goes_wrong(Fault::kForgetsUser)) saboteur.forget_time_of_user_of(want->client);
+    if (want && goes_wrong(Fault::kForgetsUsers)) saboteur.forget_users();
     if (want && goes_wrong(Fault::kMixesCrews)) saboteur.put_into_crew(want->client);
 }
 

@@ -77,7 +77,7 @@ enum class Fault : std::uint8_t {
     kForgetsBudget,      ///< the engine forgets how long gates have been closed
     kLosesAnswer,        ///< the service is not told that a request was answered
     kForgetsCrew,        ///< the engine forgets that a client belongs to a crew
-    kForgetsUser,        ///< the engine forgets what a user has had
+    kForgetsUsers,       ///< the engine forgets that one user has the device at a time
     kMixesCrews,         ///< the engine takes a client for a member of a crew that it does not belong to
 };
 

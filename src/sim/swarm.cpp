@@ -231,7 +231,7 @@ std::span<const Canary> all_canaries() {
                                      Canary{"closes-every-gate", nullptr, Fault::kClosesEveryGate},
                                      Canary{"forgets-budget", nullptr, Fault::kForgetsBudget},
                                      Canary{"loses-answer", nullptr, Fault::kLosesAnswer},
-                                     Canary{"forgets-user", nullptr, Fault::kForgetsUser},
+                                     Canary{"forgets-users", nullptr, Fault::kForgetsUsers},
                                      Canary{"forgets-crew", nullptr, Fault::kForgetsCrew},
                                      Canary{"mixes-crews", nullptr, Fault::kMixesCrews}};
     return canaries;
