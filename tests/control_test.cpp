@@ -437,5 +437,23 @@ TEST_F(Control, TheDoctorLooksWhereJobsLook) {
     EXPECT_EQ(row(astray, "paging")["ok"], false) << astray.output();
 }
 
+TEST_F(Control, TheDoctorChecksTheConfigurationAsTheServiceDoes) {
+    machine_.also["XDG_CONFIG_HOME"] = machine_.path("config");
+    std::filesystem::create_directories(machine_.path("config/salus"));
+    const std::string file = machine_.path("config/salus/salusd.toml");
+    for (const auto& [text, says] :
+         {std::pair{"policy = \"rr\"\n", file}, {"polcy = \"rr\"\n", file + ": there is no option 'polcy'"}}) {
+        std::ofstream(file) << text;
+        Process doctor = machine_.salus({"doctor", "--json"});
+        doctor.wait();
+        for (const nlohmann::json& finding : nlohmann::json::parse(doctor.output(), nullptr, false)) {
+            if (finding.value("what", "") != "configuration") continue;
+            EXPECT_EQ(finding["ok"], says == file) << finding;
+            EXPECT_TRUE(finding.value("detail", "").ends_with(says)) << finding;
+        }
+        EXPECT_NE(doctor.output().find("\"configuration\""), std::string::npos);
+    }
+}
+
 }  // namespace
 }  // namespace salus::test

@@ -40,7 +40,7 @@ TEST(UsageTable, JsonKeysEndInTheirUnits) {
     EXPECT_EQ(ada["iterations"], 1510);
     EXPECT_EQ(ada["device_s"], 7386);
     EXPECT_EQ(ada["memory_time_gib_s"], 36000.5);
-    EXPECT_EQ(ada["elapsed_s"], 8003);
+    EXPECT_DOUBLE_EQ(ada["elapsed_s"].get<double>(), 8003);
     EXPECT_EQ(ada["commands"][1]["command"], "python test.py");
     EXPECT_EQ(ada["commands"][1]["device_s"], 2);
 }
