@@ -24,7 +24,7 @@ protected:
     Kept() : machine_({"--capacity", "1GiB", "--device", "host"}, /*start=*/false) {}
     /// Services that `salus` has started are not the machine's.
     ~Kept() override {
-        jobs_.clear();
+        end_jobs();
         machine_.salus({"stop", "--force"}).wait();
     }
 
@@ -41,6 +41,11 @@ protected:
         Process process = machine_.salus(command);
         EXPECT_EQ(process.wait(), status) << command[0] << ": " << process.output();
         return process.output();
+    }
+    /// All at once: one that still runs would bring back the service that ends with another.
+    void end_jobs() {
+        for (const Process& job : jobs_) job.signal(SIGSTOP);
+        jobs_.clear();
     }
     json service() const {
         const json status = machine_.status();
@@ -121,7 +126,7 @@ TEST_F(Kept, AServiceThatIsStoppedWithoutJobsLeavesNothing) {
     ASSERT_TRUE(eventually([&] { return machine_.row("job").contains("iterations"); }));
     EXPECT_EQ(service()["paging"], false) << "its job needed the next one";
     EXPECT_EQ(service()["policy"], "srtf");
-    jobs_.clear();  // and with it the service that it has started
+    end_jobs();  // and with it the service that it has started
     ASSERT_TRUE(eventually([&] { return !machine_.status().is_object(); }));
     start({});
     EXPECT_EQ(service()["paging"], false) << "that one was not stopped";
@@ -169,7 +174,7 @@ TEST_F(Kept, AnotherJobOfTheSameNumberInheritsNothing) {
     says({"pause", "first"});
     EXPECT_NE(settings().find("job 1 "), std::string::npos) << settings();
     machine_.service().signal(SIGSTOP);  // it cannot see the job end
-    jobs_.clear();
+    end_jobs();
     machine_.service().signal(SIGKILL);
     machine_.service().wait();
     EXPECT_NE(settings().find("job 1 "), std::string::npos) << settings();
