@@ -16,6 +16,7 @@ namespace salus::cli {
 namespace {
 
 constexpr const char* kMissing = "-";
+constexpr const char* kWaitsToStart = "waits for memory on the GPU";
 
 /// For text that other people chose.
 std::string shown(const std::string& text) { return text.empty() ? kMissing : printable(text); }
@@ -169,7 +170,7 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
 
 std::string start_wait_text(const StartWait& wait) {
     const bool limited = wait.reason == WaitReason::kUserJobs || wait.reason == WaitReason::kUserMemory;
-    return limited ? reason_text(*wait.reason, {}) : "waits for memory on the GPU, to start";
+    return limited ? reason_text(*wait.reason, {}) : kWaitsToStart;
 }
 
 std::string wait_text(JobState state, const Wait& wait) {
@@ -204,6 +205,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
     if (!job.activity && job.state == JobState::kWaiting) {
         cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
+        if (cells.why == kWaitsToStart) cells.why += ", to start";
         if (job.behind) cells.why += "; " + job_text(job.behind->name, job.behind->job) + " holds most";
     }
     const bool unshared = job.state == JobState::kUnshared || job.state == JobState::kUnseen;
