@@ -152,7 +152,8 @@ Finding configuration() {
 Finding socket_file() {
     const std::string path = os::default_socket();
     const std::string whose = path == os::kSystemSocket ? "the machine's, " : path == os::user_socket() ? "yours, " : "";
-    if (const auto why = os::why_distrusted(path)) return {"socket", false, *why};
+    // Not of the socket itself: everybody may write to that of a service for all users.
+    if (const auto why = os::why_distrusted(std::filesystem::path(path).parent_path())) return {"socket", false, *why};
     if (::access(path.c_str(), W_OK) == 0) return {"socket", true, whose + path};
     if (errno != EACCES) return {"socket", true, whose + path + ", which the service will make"};
     struct ::stat directory {};
