@@ -437,6 +437,19 @@ TEST_F(Control, TheDoctorLooksWhereJobsLook) {
     EXPECT_EQ(row(astray, "paging")["ok"], false) << astray.output();
 }
 
+TEST_F(Control, TheDoctorTakesTheSocketOfAServiceForAllUsers) {
+    Machine machine({"--capacity", "1GiB", "--device", "host", "--users", "all"});
+    Process doctor = machine.salus({"doctor", "--json"});
+    doctor.wait();
+    bool found = false;
+    for (const nlohmann::json& finding : nlohmann::json::parse(doctor.output(), nullptr, false)) {
+        if (finding.value("what", "") != "socket") continue;
+        found = true;
+        EXPECT_EQ(finding["ok"], true) << finding;
+    }
+    EXPECT_TRUE(found) << doctor.output();
+}
+
 TEST_F(Control, TheDoctorChecksTheConfigurationAsTheServiceDoes) {
     machine_.also["XDG_CONFIG_HOME"] = machine_.path("config");
     std::filesystem::create_directories(machine_.path("config/salus"));

@@ -164,7 +164,9 @@ Finding socket_file() {
     const bool is_own = service.whose == os::Whose::kOwn;
     const std::string whose = is_own ? "yours, " : service.whose == os::Whose::kMachines ? "the machine's, " : "";
     const std::string place = whose + service.socket;
-    if (const auto why = os::why_distrusted(service.socket)) return {"socket", false, *why};
+    // Not of the socket itself: everybody may write to that of a service for all users.
+    const std::string directory = std::filesystem::path(service.socket).parent_path();
+    if (const auto why = os::why_distrusted(directory)) return {"socket", false, *why};
     const bool usable = ::access(service.socket.c_str(), W_OK) == 0;
     if (!usable && errno == EACCES) return {"socket", false, place + ": you may not use it"};
     const std::string missing = is_own ? ", which the service will make" : ", where no service listens";
