@@ -116,7 +116,8 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
         .add_option("--rehome-after-s", rehome_after_s_,
                     "if a job stops or does nothing inside an iteration, others leave its lane after this time")
         ->capture_default_str();
-    program.add_option("--socket", plain_.socket, "where to listen (default: $SALUS_SOCKET, else salus/socket in the user's runtime directory)");
+    program.add_option("--socket", plain_.socket,
+                       "where to listen (default: $SALUS_SOCKET, else salus/socket in the user's runtime directory)");
     program.add_option("--state", plain_.state,
                        "directory for trace, logs and history (default: " + os::default_state_directory() + ")");
     program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
