@@ -269,20 +269,20 @@ TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
         for (const nlohmann::json& record : records) found.insert(record.value("command", ""));
         return found;
     };
-    using Found = std::set<std::string>;
+    using Commands = std::set<std::string>;
     const auto seen_by = [&](unsigned uid) { return commands(json_as(machine, home, uid, {"history", "--json"})); };
-    EXPECT_EQ(seen_by(kOther), Found{"sh -c : beryl"});
-    EXPECT_EQ(seen_by(kThird), Found{"sh -c : citrine"});
+    EXPECT_EQ(seen_by(kOther), Commands{"sh -c : beryl"});
+    EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
     EXPECT_EQ(commands(nlohmann::json::parse([&] {
                   Process all = machine.salus({"history", "--json"});
                   all.wait();
                   return all.output();
               }())),
-              (Found{"sh -c : amber", "sh -c : beryl", "sh -c : citrine"}));
+              (Commands{"sh -c : amber", "sh -c : beryl", "sh -c : citrine"}));
     EXPECT_NE(say_as(machine, home, kOther, {"history"}).output.find("sh -c : beryl"), std::string::npos);
     EXPECT_EQ(say_as(machine, home, kOther, {"history", "clear", "--all"}).output, "1 command forgotten\n");
-    EXPECT_EQ(seen_by(kOther), Found{});
-    EXPECT_EQ(seen_by(kThird), Found{"sh -c : citrine"});
+    EXPECT_EQ(seen_by(kOther), Commands{});
+    EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
 }
 
 TEST_F(UsersTogether, EachUserSeesTheTraceAsTheJobs) {

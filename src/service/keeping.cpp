@@ -12,6 +12,7 @@
 #include "service/ports.h"
 #include "service/reload.h"
 #include "service/server.h"
+#include "service/startup.h"
 
 namespace salus::service {
 
@@ -100,6 +101,10 @@ Result<std::string> Server::reload() {
     Result<Options> read = read_options_();
     if (!read) return Error{read.error()};
     Reload reload = reload_from(options_, std::move(read).value());
+    for (const auto& device : devices_) {
+        const std::string why = why_too_much(reload.options.capacity, device->total(), device->traits());
+        if (!why.empty()) return Error{why};
+    }
     const bool other_policy = reload.options.policy != options_.policy;
     options_ = std::move(reload.options);
     keep_again_ = true;

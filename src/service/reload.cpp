@@ -1,5 +1,6 @@
 #include "service/reload.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,11 @@ std::string text_of(unsigned value) { return fmt::format("{}", value); }
 std::string text_of(Bytes value) { return value == Bytes{} ? "as the device has" : format_bytes(value); }
 std::string text_of(LogLevel value) { return std::string(name_of(value)); }
 std::string text_of(const std::string& value) { return value; }
+
+template <typename T>
+std::string limit_text(const char* name, const std::optional<T>& limit) {
+    return limit ? fmt::format("{} {:g}", name, static_cast<double>(*limit)) : fmt::format("no {}", name);
+}
 
 }  // namespace
 
@@ -33,6 +39,9 @@ Reload reload_from(const Options& now, Options read) {
     }
     if (now.rehome_after != read.rehome_after)
         changed.push_back(fmt::format("rehome-after-s {}", read.rehome_after.seconds()));
+    const UserLimits &had = now.user_limits, &has = read.user_limits;
+    if (had.weight != has.weight) changed.push_back(limit_text("user-weight-max", has.weight));
+    if (had.priority != has.priority) changed.push_back(limit_text("user-priority-max", has.priority));
     compare("connections-per-user", now.connections_per_user, read.connections_per_user);
     compare("log-level", now.log_level, read.log_level);
     compare("trace-limit", now.trace_limit, read.trace_limit);
@@ -44,6 +53,10 @@ Reload reload_from(const Options& now, Options read) {
     stays("device", now.device, read.device);
     stays("mps", now.mps, read.mps);
     stays("users", now.all_users, read.all_users);
+    stays("share-by", now.share_by_user, read.share_by_user);
+    stays("show-others", now.hides_others, read.hides_others);
+    stays("user-jobs-max", now.user_limits.jobs, read.user_limits.jobs);
+    stays("user-memory-max", now.user_limits.memory, read.user_limits.memory);
     stays("socket", now.socket, read.socket);
     stays("state", now.state, read.state);
     read.given = now.given;

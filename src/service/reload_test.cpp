@@ -26,13 +26,17 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.device = "host";
     read.mps = MpsMode::kOff;
     read.all_users = true;
+    read.share_by_user = true;
+    read.hides_others = true;
+    read.user_limits = {.jobs = 3, .memory = gibibytes(1), .weight = 2.5, .priority = 7};
     read.socket = "/other";
     read.state = "/other";
     const Reload reload = reload_from(running(), read);
     EXPECT_EQ(
         reload.line,
         "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
-        "connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a restart: device, mps, users, socket, state");
+        "user-weight-max 2.5, user-priority-max 7, connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a "
+        "restart: device, mps, users, share-by, show-others, user-jobs-max, user-memory-max, socket, state");
     EXPECT_EQ(reload.options.policy, "las");
     EXPECT_EQ(reload.options.lanes, 2u);
     EXPECT_EQ(reload.options.device, "auto");
@@ -41,7 +45,8 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     EXPECT_EQ(reload.options.socket + reload.options.state, "");
     read.min_turn.reset();
     EXPECT_EQ(reload_from(reload.options, read).line,
-              "changed: min-turn-ms by the cost of a switch; needs a restart: device, mps, users, socket, state");
+              "changed: min-turn-ms by the cost of a switch; needs a restart: device, mps, users, share-by, show-others, "
+              "user-jobs-max, user-memory-max, socket, state");
 }
 
 TEST(Reload, APolicyThatWasSetStaysUntilAnotherIsConfigured) {

@@ -77,9 +77,7 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     Result<Devices> devices = open_devices();
     if (!devices) return Error{devices.error()};
     for (const auto& device : devices.value()) {
-        if (options.capacity > device->total())
-            return Error{fmt::format("--capacity: the {} has {}; got '{}'", device->traits().is_host ? "machine" : "GPU",
-                                     format_bytes(device->total()), format_bytes(options.capacity))};
+        if (const std::string why = why_too_much(options.capacity, device->total(), device->traits()); !why.empty()) return Error{why};
     }
     const Result<bool> made_directories = make_directories(options, devices.value().size());
     if (!made_directories) return Error{made_directories.error()};

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 
+#include "base/text.h"
 #include "os/file.h"
 #include "os/lock.h"
 #include "os/places.h"
@@ -37,6 +38,12 @@ Result<bool> make_directories(const Options& options, std::size_t devices) {
         if (const auto why = why_distrusted_in(directory)) return Error{*why};
     }
     return true;
+}
+
+std::string why_too_much(Bytes capacity, Bytes total, const device::Traits& device) {
+    if (capacity <= total) return {};
+    return "--capacity: the " + std::string(device.is_host ? "machine" : "GPU") + " has " + format_bytes(total) + "; got '" +
+           format_bytes(capacity) + "'";
 }
 
 Result<os::Descriptor> lock_socket(const std::string& socket, Duration patience) {

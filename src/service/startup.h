@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "device/device.h"
 #include "os/descriptor.h"
 #include "service/options.h"
 
@@ -20,6 +21,9 @@ std::optional<std::string> why_distrusted_in(const std::string& directory);
 std::string directory_of(const Options& options, DeviceId device);
 /// Makes the missing directories of devices.
 Result<bool> make_directories(const Options& options, std::size_t devices);
+
+/// What is wrong with a capacity that this device does not have, in one line; else empty.
+std::string why_too_much(Bytes capacity, Bytes total, const device::Traits& device);
 
 /// A killed service may hold its lock for a moment after its connections have closed. A live one listens, or will once its
 /// device has started.
