@@ -37,8 +37,8 @@ inline const Words kEndlessJob = {"--persistent", "1MiB", "--ephemeral", "1MiB",
 
 class Places : public ::testing::Test {
 protected:
-    /// Nobody's; its sockets in /tmp are nobody's, too.
-    static constexpr unsigned kUser = 54331;
+    /// Nobody's, nor of a test that runs at the same time: its sockets in /tmp must not be found by others.
+    static inline const unsigned kUser = 100'000 + static_cast<unsigned>(::getpid()) % 100'000;
     static constexpr const char* kMachines = "/run/salus/socket";
 
     void SetUp() override {

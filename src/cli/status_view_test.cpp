@@ -259,7 +259,7 @@ TEST(FormatPs, WhatIsNotAsItShouldBeIsShownSomehow) {
 
 TEST(WaitText, EveryReasonHasWordsOfItsOwn) {
     std::vector<std::string> seen;
-    for (auto i = static_cast<unsigned>(WaitReason::kTurn); i <= static_cast<unsigned>(WaitReason::kRefused); ++i) {
+    for (auto i = static_cast<unsigned>(WaitReason::kTurn); i <= static_cast<unsigned>(WaitReason::kUserJobs); ++i) {
         const std::string name(name_of(static_cast<WaitReason>(i)));
         ASSERT_NE(name, "?");
         const std::string text = wait_text(JobState::kWaiting, {static_cast<WaitReason>(i), Wait::Behind{"vae", 4}});
@@ -268,7 +268,7 @@ TEST(WaitText, EveryReasonHasWordsOfItsOwn) {
         EXPECT_EQ(std::count(seen.begin(), seen.end(), text), 0) << text;
         seen.push_back(text);
     }
-    EXPECT_EQ(name_of(static_cast<WaitReason>(static_cast<unsigned>(WaitReason::kRefused) + 1)), "?") << "a new reason";
+    EXPECT_EQ(name_of(static_cast<WaitReason>(static_cast<unsigned>(WaitReason::kUserJobs) + 1)), "?") << "a new reason";
 }
 
 TEST(WaitText, NamesWhoIsInTheWay) {

@@ -31,22 +31,35 @@ struct AwaitedEnd {
     os::Descriptor connection;
 };
 
-Result<AwaitedEnd> await_end(const wire::JobReference& job) {
-    Result<os::Descriptor> connection = os::find_service().connection;
-    if (!connection) throw Failure{connection.error()};
+/// Nothing: the service is gone.
+std::optional<Result<AwaitedEnd>> ask_for_end(const wire::JobReference& job, Result<os::Descriptor> connection) {
+    if (!connection) return std::nullopt;
     wire::send(connection.value().get(), wire::WaitJob{job});
     const auto answer = read_answer(connection.value().get());
-    if (!answer) throw Failure{"the service does not answer"};
+    if (!answer) return std::nullopt;
     if (!*answer) return Error{answer->error()};
     const JobStatus known = job_status_from(nlohmann::json::parse(answer->value(), nullptr, false));
     return AwaitedEnd{known.job, known.name, std::move(connection).value()};
 }
 
+/// A service that is there may end before it answers.
+Result<AwaitedEnd> await_end(const wire::JobReference& job) {
+    Result<os::Descriptor> connection = os::find_service().connection;
+    if (!connection) throw Failure{connection.error()};
+    auto awaited = ask_for_end(job, std::move(connection));
+    for (const Instant until = os::now() + kNextServicePatience; !awaited && os::now() < until;) {
+        os::sleep_for(kNextServiceTries);
+        awaited = ask_for_end(job, os::find_service().connection);
+    }
+    if (!awaited) throw Failure{"the service does not answer"};
+    return std::move(*awaited);
+}
+
 /// After a service was lost, its jobs come to the next one, under the same numbers.
 AwaitedEnd await_end_again(const AwaitedEnd& lost) {
     for (const Instant until = os::now() + kNextServicePatience; os::now() < until; os::sleep_for(kNextServiceTries)) {
-        if (!os::find_service().connection) continue;
-        if (Result<AwaitedEnd> again = await_end({lost.job, {}})) return std::move(again).value();
+        auto again = ask_for_end({lost.job, {}}, os::find_service().connection);
+        if (again && *again) return std::move(*again).value();
     }
     throw Failure{fmt::format("the service is gone; how {} ends is not known", job_text(lost.name, lost.job))};
 }

@@ -125,7 +125,8 @@ void ProcessClient::explain(const wire::NeedAnswer& denial) {
                 ", and no other job holds any of it; make this job smaller";
     } else {
         const std::string job = std::to_string(denial.holder_job);
-        line += " more do not fit: job " + job + " (" + std::string(denial.holder.view()) + ") holds " +
+        const std::string name(denial.holder.view());
+        line += " more do not fit: job " + job + (name.empty() ? "" : " (" + name + ")") + " holds " +
                 text(denial.holder_holds) + " of " + text(denial.capacity);
         if (denial.others_hold > denial.holder_holds)
             line += ", and others hold " + text(denial.others_hold - denial.holder_holds);

@@ -504,7 +504,7 @@ TEST_F(AdmissionTest, ClientsOfDifferentUsersNeverShareALane) {
     EXPECT_EQ(rig.memory(), "admit B; map B 1:100") << "although the policy wants no second lane";
     const ClientId c = rig.enter({.user = 3, .ephemeral_mib = 300});
     EXPECT_FALSE(rig.has_lane(c)) << "it would fit into A's lane";
-    EXPECT_EQ(rig.why(c), "memory");
+    EXPECT_EQ(rig.why(c), "memory behind A");
     rig.leave(b);
     EXPECT_EQ(rig.memory(), "admit C; map C 2:300");
 }
@@ -517,7 +517,7 @@ TEST_F(AdmissionTest, PackGivesEverybodyALaneOfItsOwnAndPagesNobodyOut) {
     const ClientId c = rig.enter({.occupancy = 0.6});
     rig.play(minutes(1));
     EXPECT_FALSE(rig.has_lane(c)) << "it waits, although it would fit into either lane";
-    EXPECT_EQ(rig.why(c), "memory");
+    EXPECT_EQ(rig.why(c), "memory behind A");
     rig.leave(a);
     EXPECT_EQ(rig.memory(), "admit C; map C 2:100");
     EXPECT_EQ(rig.engine.statistics().page_outs, 0u);

@@ -131,7 +131,7 @@ TEST_F(DistrustTest, WhenThePolicyMisbehavesFifoTakesOverAndTheTurnIsNotLost) {
         EXPECT_EQ(&driver.engine.policy(), &fallback_policy());
         EXPECT_EQ(driver.engine.statistics().fallbacks, 1u);
         driver.want(b);
-        EXPECT_EQ(driver.why(b), "order") << "fifo rules now";
+        EXPECT_EQ(driver.why(b), "order behind A") << "fifo rules now";
         driver.leave(a);
         EXPECT_TRUE(driver.runs(b));
         EXPECT_EQ(driver.engine.statistics().fallbacks, 1u);

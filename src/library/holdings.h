@@ -131,7 +131,8 @@ private:
         const auto text = [](std::uint64_t bytes) { return format_bytes({static_cast<std::int64_t>(bytes)}); };
         if (!std::exchange(complained_, true))
             std::fprintf(stderr, "salus: %s more do not fit: this process holds %s of the %s that --memory allows\n",
-                         text(more).c_str(), text(total_ + served_).c_str(), text(limit_).c_str());
+                         more < (1u << 20) ? "some KiB" : text(more).c_str(), text(total_ + served_).c_str(),
+                         text(limit_).c_str());
         return false;
     }
 

@@ -84,13 +84,9 @@ void Server::keep_at_the_end() {
     keep();
 }
 
-void Server::hear_signals() {
+void Server::hear_hang_up() {
     signalfd_siginfo info{};
-    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-        if (info.ssi_signo != SIGHUP || hang_up_stops_) {
-            stopping_ = true;
-            continue;
-        }
+    while (::read(hang_ups_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
         const Result<std::string> changed = reload();
         if (!changed) log(LogLevel::kError, "nothing is changed: {}", changed.error());
     }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 
 #include "base/text.h"
 #include "core/placement.h"
@@ -37,12 +38,11 @@ constexpr int kMessagesAtOnce = 16;
 constexpr const char* kUnseen =
     "the service runs in another PID namespace and cannot see this process; a service outside of the containers can";
 
-/// Those that the service reads: they end it, or make it read its configuration.
-sigset_t own_signals() {
-    sigset_t signals;
-    ::sigemptyset(&signals);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
-    return signals;
+sigset_t set_of(std::initializer_list<int> signals) {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int signal : signals) ::sigaddset(&set, signal);
+    return set;
 }
 
 /// Null if the client could shrink the page under our mapping.
@@ -77,7 +77,8 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     Result<Devices> devices = open_devices();
     if (!devices) return Error{devices.error()};
     for (const auto& device : devices.value()) {
-        if (const std::string why = why_too_much(options.capacity, device->total(), device->traits()); !why.empty()) return Error{why};
+        if (const std::string why = why_too_much(options.capacity, device->total(), device->traits()); !why.empty())
+            return Error{why};
     }
     const Result<bool> made_directories = make_directories(options, devices.value().size());
     if (!made_directories) return Error{made_directories.error()};
@@ -89,10 +90,13 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
         server->offer_mps(*device, {});
         device->find_mps_of_earlier_service();
     }
-    const sigset_t stops = own_signals();
-    server->signals_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!server->watch(server->signals_.get(), Watch::kSignals, 0, EPOLLIN))
-        return Error{std::string("epoll: ") + std::strerror(errno)};
+    const sigset_t stops = server->hang_up_stops_ ? set_of({SIGTERM, SIGINT, SIGHUP}) : set_of({SIGTERM, SIGINT});
+    const sigset_t hang_up = set_of({SIGHUP});
+    server->stops_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+    server->hang_ups_ = os::Descriptor(::signalfd(-1, &hang_up, SFD_CLOEXEC | SFD_NONBLOCK));
+    const bool both = server->watch(server->stops_.get(), Watch::kStop, 0, EPOLLIN) &&
+                      (server->hang_up_stops_ || server->watch(server->hang_ups_.get(), Watch::kHangUp, 0, EPOLLIN));
+    if (!both) return Error{std::string("epoll: ") + std::strerror(errno)};
     const Result<bool> listening = server->listen(options.socket, made.value());
     if (!listening) return Error{listening.error()};
     return server;
@@ -266,7 +270,7 @@ std::vector<Server::ClientOn> Server::clients_of(std::uint32_t job) const {
 // --------------------------------------------------------------------------------------------------------- the loop
 
 void Server::block_signals() {
-    const sigset_t signals = own_signals();
+    const sigset_t signals = set_of({SIGTERM, SIGINT, SIGHUP});
     ::sigprocmask(SIG_BLOCK, &signals, nullptr);
 }
 
@@ -318,7 +322,8 @@ void Server::step(Instant limit) {
         switch (static_cast<Watch>(event.data.u64 >> 32)) {
             case Watch::kNotify: break;
             case Watch::kListener: accept_all(); break;
-            case Watch::kSignals: hear_signals(); break;
+            case Watch::kStop: stopping_ = true; break;
+            case Watch::kHangUp: hear_hang_up(); break;
             case Watch::kProcess: forget_process(id); break;
             case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
             case Watch::kTrace:
@@ -462,9 +467,8 @@ bool Server::stream_trace(Connection& connection) {
     devices_.front()->journal().trace().flush();
     const TraceFile& trace = devices_.front()->journal().trace();
     const unsigned uid = connection.peer.uid;
-    connection.trace =
-        std::make_unique<TraceStream>(trace.pieces(),
-                                      TraceView(uid, options_.hides_others && uid != 0), std::move(ends->first));
+    connection.trace = std::make_unique<TraceStream>(trace.pieces(), TraceView(uid, options_.hides_others && uid != 0),
+                                                     std::move(ends->first));
     const int descriptors[] = {ends->second.get()};
     return watch(connection.trace->socket(), Watch::kTrace, connection.id, EPOLLOUT) &&
            wire::send(connection.socket.get(), wire::Answer{1, 0}, descriptors);

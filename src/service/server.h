@@ -54,7 +54,7 @@ public:
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
 
 private:
-    enum class Watch : std::uint32_t { kListener, kSignals, kConnection, kNotify, kProcess, kMps, kTrace };
+    enum class Watch : std::uint32_t { kListener, kStop, kHangUp, kConnection, kNotify, kProcess, kMps, kTrace };
     struct Connection {
         ConnectionId id = 0;
         os::Descriptor socket;
@@ -138,7 +138,7 @@ private:
     Kept what_is_kept() const;
     void keep();
     void keep_at_the_end();
-    void hear_signals();
+    void hear_hang_up();
     Result<std::string> reload();
 
     // ---- commands.cpp ----
@@ -181,7 +181,8 @@ private:
     RunHistory history_;
     os::Descriptor epoll_;
     os::Descriptor listener_;
-    os::Descriptor signals_;
+    os::Descriptor stops_;     ///< signals that end the service
+    os::Descriptor hang_ups_;  ///< SIGHUP: it reads its configuration again
     std::map<ConnectionId, Connection> connections_;
     Jobs jobs_;
     std::unordered_map<ConnectionId, Attached> attached_;
@@ -198,8 +199,8 @@ private:
     std::vector<KeptJob> unclaimed_;  ///< jobs of the last service that have not come back
     std::string kept_;                ///< as last written
     bool keep_again_ = true;          ///< it may have changed
-    os::SocketFile socket_file_;  ///< that we made at options_.socket
-    bool is_users_own_ = false;   ///< it listens where its user's clients look, wherever that is by now
+    os::SocketFile socket_file_;      ///< that we made at options_.socket
+    bool is_users_own_ = false;       ///< it listens where its user's clients look, wherever that is by now
     Instant look_at_socket_at_;
     bool told_of_no_socket_ = false;
 };

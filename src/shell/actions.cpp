@@ -204,7 +204,7 @@ void Shell::explain_denial(const Session& session, wire::NeedAnswer& denial) con
         if (of_job <= denial.holder_holds) continue;
         denial.holder_holds = of_job;
         denial.holder_job = other->job;
-        denial.holder = wire::Text<64>(other->name);
+        denial.holder = other->uid == session.uid ? wire::Text<64>(other->name) : wire::Text<64>{};
     }
 }
 

@@ -149,7 +149,7 @@ struct NeedAnswer {
     std::uint64_t others_hold = 0;   ///< the other jobs together
     std::uint64_t holder_holds = 0;  ///< ... and the one that holds most of it
     std::uint32_t holder_job = 0;
-    Text<64> holder{};  ///< its name
+    Text<64> holder{};  ///< its name; empty if it is another user's
 };
 struct PageOut {
     static constexpr std::uint16_t kType = 27;
@@ -313,11 +313,11 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
-                             Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
-                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy,
-                             FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob, WaitJob,
-                             AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
+using Message =
+    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew, Welcome, Sorry,
+                 LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm, Refuse, Run, Running,
+                 Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy, FlushTrace, ReloadService, StopService,
+                 PauseJob, ResumeJob, KillJob, SetJob, WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
