@@ -43,8 +43,7 @@ std::string read_whole_trace(const std::string& path) {
     TracePiece piece = named;
     for (; !begins_a_trace(text); text = text_in(piece) + text) {
         ++piece.number;
-        if (!std::filesystem::exists(piece.path()))
-            throw Failure{kBeginningIsGone};
+        if (!std::filesystem::exists(piece.path())) throw Failure{kBeginningIsGone};
     }
     for (piece = named; piece.number > 0;) {
         --piece.number;

@@ -6,7 +6,8 @@
 
 namespace salus::cli {
 
-inline constexpr const char* kBeginningIsGone = "the beginning of the trace has been deleted; a larger --trace-limit keeps more";
+inline constexpr const char* kBeginningIsGone =
+    "the beginning of the trace has been deleted; a larger --trace-limit keeps more";
 bool begins_a_trace(std::string_view text);
 
 /// The trace of the service that wrote the file at this path, which may be any piece of it. Fails in one line if the

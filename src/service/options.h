@@ -42,7 +42,7 @@ struct Options {
     bool share_by_user = false;  ///< time is shared between users first
     bool hides_others = false;   ///< users see numbers of others' jobs, not names
     UserLimits user_limits;
-    GivenOptions given;          ///< as on the command line; the next service may take them over
+    GivenOptions given;  ///< as on the command line; the next service may take them over
 };
 
 /// For all users together: a flood must not use up the service's descriptors.
