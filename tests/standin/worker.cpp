@@ -36,8 +36,7 @@ std::optional<Clock::time_point> call_host(Queue& queue) {
 }
 
 /// When a step has taken its time, or has to be looked at again.
-Clock::time_point due(Step& step) {
-    const auto now = Clock::now();
+Clock::time_point due(Step& step, Clock::time_point now) {
     if (step.is_ready && !step.is_ready()) return now + kBetweenLooks;
     if (!step.started) step.started = now;
     return *step.started + step.duration;
@@ -57,7 +56,8 @@ std::optional<Clock::time_point> run_what_is_due() {
         ++at;
         if (queue.held || !is_its_turn(queue, queue.work.front())) continue;
         Step& step = queue.work.front().steps[queue.work.front().next];
-        if (const auto when = due(step); when > Clock::now()) {
+        const auto now = Clock::now();  // once: time passes, and what is not ready would seem to be due
+        if (const auto when = due(step, now); when > now) {
             next = std::min(next, when);
             continue;
         }
