@@ -280,6 +280,11 @@ TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
               }())),
               (Commands{"sh -c : amber", "sh -c : beryl", "sh -c : citrine"}));
     EXPECT_NE(say_as(machine, home, kOther, {"history"}).output.find("sh -c : beryl"), std::string::npos);
+    const nlohmann::json used = json_as(machine, home, kOther, {"usage", "--json"});
+    ASSERT_EQ(used["users"].size(), 1u) << used;
+    EXPECT_EQ(used["users"][0]["uid"], kOther);
+    EXPECT_EQ(used["users"][0]["jobs"], 1);
+    EXPECT_EQ(used["users"][0]["commands"][0]["command"], "sh -c : beryl");
     EXPECT_EQ(say_as(machine, home, kOther, {"history", "clear", "--all"}).output, "1 command forgotten\n");
     EXPECT_EQ(seen_by(kOther), Commands{});
     EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});

@@ -20,6 +20,18 @@ TEST(RecordsJson, ComeBackAsTheyWere) {
     EXPECT_EQ(read[0].last.status, 143);
 }
 
+TEST(RecordsJson, WhatJobsHaveUsedComesBack) {
+    const std::vector<Usage> usage = {{1001, "python train.py", 3, 500, {2.5, 0.75}, seconds(9)}, {}};
+    const nlohmann::json written = usage_json(usage);
+    const std::vector<Usage> read = usage_from(written);
+    ASSERT_EQ(read.size(), 2u);
+    EXPECT_EQ(usage_json(read), written);
+    EXPECT_EQ(read[0].command, "python train.py");
+    EXPECT_EQ(read[0].use.device_s, 2.5);
+    EXPECT_EQ(read[0].took, seconds(9));
+    EXPECT_TRUE(usage_from(nlohmann::json::object()).empty());
+}
+
 TEST(RecordsJson, WhatMakesNoSenseKeepsItsDefault) {
     EXPECT_TRUE(records_from(nlohmann::json::object()).empty());
     const auto odd = nlohmann::json::parse(R"([7, {"command": 5, "runs": "x", "took_s": 1e300, "class": 1}])");
