@@ -172,8 +172,9 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
 // If time is shared by user, one user has the device at a time. A client that ran when that began, or that was stopped, runs
 // on to its boundary, and is asked for its turn meanwhile.
 void Checkers::check_users(const Simulation& s) {
-    const EngineOptions& options = s.options().engine;
-    if (!options.share_by_user || options.lanes_max > 0 || !s.engine().policy().info.time_sliced) return;
+    // The engine's lanes are those of its last SetLimits; events before that may already be of the new settings.
+    const bool capped = s.engine().options().lanes_max > 0;
+    if (!s.options().engine.share_by_user || capped || !s.engine().policy().info.time_sliced) return;
     std::optional<UserId> user;
     for (const Client* client : s.engine().clients()) {
         const bool in_turns = client->lane != kNoLane && !is_beside(s, *client);
