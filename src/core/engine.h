@@ -184,6 +184,7 @@ private:
     void dispatch_exclusive();
     void dispatch_capped();
     void dispatch_by_user();
+    void leave_one_user();
     std::vector<Client*> live_holders();
     void contend_between_users(UserId next);
     bool dispatch_profiling();

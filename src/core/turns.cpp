@@ -40,6 +40,7 @@ void Engine::dispatch() {
     for (Lane& lane : lanes_.all()) {
         if (lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
+    if (one_user_at_a_time()) leave_one_user();
     if (unprofiled_ > 0) profile_beside();
     if (unprofiled_ > 0 && dispatch_profiling()) return;
     if (policy_->info.exclusive) return dispatch_exclusive();
@@ -101,14 +102,15 @@ std::vector<Client*> Engine::live_holders() {
     return holders;
 }
 
-void Engine::dispatch_by_user() {
-    const std::vector<Client*> holders = live_holders();
-    if (const std::vector<Client*> ranked = by_rank(holders); !ranked.empty()) {
-        // Several may still run from before a change of policy, or because a holder that was stopped goes on.
-        for (Client* holder : ranked) {
-            if (holder->facts.user != ranked.front()->facts.user) ask_yield(*holder);
-        }
+/// Several may still run from before a change of policy, or because a holder that was stopped goes on.
+void Engine::leave_one_user() {
+    const std::vector<Client*> ranked = by_rank(live_holders());
+    for (Client* holder : ranked) {
+        if (holder->facts.user != ranked.front()->facts.user) ask_yield(*holder);
     }
+}
+
+void Engine::dispatch_by_user() {
     for (;;) {
         scratch_.clear();
         for (const Lane& lane : lanes_.all()) {
