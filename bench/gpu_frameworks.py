@@ -12,6 +12,7 @@ from gpu_common import JOBS, Plain, device_memory_mib, say, start_together, wait
 KINDS = ("jax", "cupy", "triton", "cuda")
 MIXES = [("jax", "resnet"), ("cupy", "resnet"), ("triton", "cuda"), ("jax", "cupy", "triton", "resnet")]
 CAPACITY_MIB = 24 * 1024
+ALONE_S = 5  # nothing is divided there, so nothing is counted in turns
 
 
 class Peak:
@@ -33,11 +34,11 @@ class Peak:
         self._thread.join()
 
 
-def _command(bench, kind, name, go):
+def _command(bench, kind, name, go, seconds):
     ready = os.path.join(bench.place, name + ".ready")
     if kind == "cuda":
-        return [os.path.join(bench.place, "framework"), "30", str(bench.seconds), ready, go]
-    return bench.script("framework.py", kind, "--seconds", bench.seconds, "--ready", ready, "--go", go)
+        return [os.path.join(bench.place, "framework"), "30", str(seconds), ready, go]
+    return bench.script("framework.py", kind, "--seconds", seconds, "--ready", ready, "--go", go)
 
 
 def _shares_of_time(running, jobs, seconds):
@@ -55,7 +56,7 @@ def _shares_of_time(running, jobs, seconds):
     return [one / sum(held) for one in held] if sum(held) > 0 else []
 
 
-def _together(bench, case, kinds, way):
+def _together(bench, case, kinds, way, seconds):
     """Their results, their shares of the time and the memory; or nothing if one failed."""
     times = []
     go = os.path.join(bench.place, "go-%s-%d" % (case.replace(" ", "-"), time.monotonic_ns()))
@@ -64,11 +65,11 @@ def _together(bench, case, kinds, way):
         jobs = []
         for number, kind in enumerate(kinds):
             name = "%s-%s-%d" % (os.path.basename(go), kind, number)
-            jobs.append(running.start(name, _command(bench, kind, name, go), CUBLAS_WORKSPACE_CONFIG=":4096:8"))
+            jobs.append(running.start(name, _command(bench, kind, name, go, seconds), CUBLAS_WORKSPACE_CONFIG=":4096:8"))
         start_together(jobs, go, 120)
         if hasattr(running, "rows"):
-            times = _shares_of_time(running, jobs, bench.seconds)
-        wait_for_all(jobs, bench.seconds + 60)
+            times = _shares_of_time(running, jobs, seconds)
+        wait_for_all(jobs, seconds + 60)
     for job in jobs:
         if job.status() != 0 or not job.result():
             bench.failed("frameworks", case, job)
@@ -92,7 +93,7 @@ def frameworks(bench):
     cases = {" + ".join(case) if len(set(case)) > 1 else "%d %s" % (len(case), case[0]): case for case in cases}
     cases = {name: case for name, case in cases.items() if bench.wants(name)}
     for kind in sorted({kind for case in cases.values() for kind in case}):
-        found = _together(bench, kind + " alone", (kind,), Plain(bench.place))
+        found = _together(bench, kind + " alone", (kind,), Plain(bench.place), min(bench.seconds, ALONE_S))
         if found:
             alone[kind] = found[0][0]
             say("frameworks: %s alone: %s" % (kind, alone[kind]))
@@ -100,7 +101,7 @@ def frameworks(bench):
     for name, case in cases.items():
         if not all(kind in alone for kind in case) or not bench.wants(name):
             continue
-        found = _together(bench, name, case, bench.service(options=["--capacity", "%dMiB" % CAPACITY_MIB]))
+        found = _together(bench, name, case, bench.service(options=["--capacity", "%dMiB" % CAPACITY_MIB]), bench.seconds)
         if not found:
             failures += 1
             continue

@@ -48,16 +48,18 @@ class Set:
 
     def start_trainings(self, names):
         for name in names:
+            environment = {}
             if name in ("jax", "cupy"):
                 command = self._bench.script("framework.py", name)
+                environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # there is one in each way's set
             elif name == "compiled":
                 command = self._bench.train("resnet50", "--warmup", 10, "--compile", "reduce-overhead")
             else:
                 command = self._bench.train(name, "--warmup", 10)
-            self.trainings[name] = self._start("training-" + name, command)
+            self.trainings[name] = self._start("training-" + name, command, **environment)
 
-    def _start(self, name, command):
-        self._jobs.append(OnDemand(self._way, self._bench.place, "%s-%s" % (self._prefix, name), command))
+    def _start(self, name, command, **environment):
+        self._jobs.append(OnDemand(self._way, self._bench.place, "%s-%s" % (self._prefix, name), command, **environment))
         self._starting.append(self._jobs[-1])
         return self._jobs[-1]
 
