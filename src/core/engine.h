@@ -181,6 +181,7 @@ private:
 
     // ---- turns.cpp: who runs ----
     void dispatch();
+    Client* first_in_turns();
     void dispatch_exclusive();
     void dispatch_capped();
     void dispatch_by_user();

@@ -51,18 +51,22 @@ void Engine::dispatch() {
     }
 }
 
+/// Of all lanes that are free and run in turns; nullptr if nobody waits in them.
+Client* Engine::first_in_turns() {
+    scratch_.clear();
+    for (const Lane& lane : lanes_.all()) {
+        if (!lane.beside && lane.holder == kNoClient) scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
+    }
+    return scratch_.empty() ? nullptr : choose(scratch_);
+}
+
 // At most lanes_max lanes run. There may be more lanes than that, because users do not share lanes.
 void Engine::dispatch_capped() {
     for (;;) {
-        scratch_.clear();
-        for (const Lane& lane : lanes_.all()) {
-            if (!lane.beside && lane.holder == kNoClient)
-                scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
-        }
-        if (scratch_.empty()) return;
+        Client* chosen = first_in_turns();
+        if (!chosen) return;
         if (running_lanes() >= options_.lanes_max) return contend_for_slots();
-        Client& chosen = *choose(scratch_);
-        grant(lanes_.at(chosen.lane), chosen);
+        grant(lanes_.at(chosen->lane), *chosen);
     }
 }
 
@@ -112,16 +116,11 @@ void Engine::leave_one_user() {
 
 void Engine::dispatch_by_user() {
     for (;;) {
-        scratch_.clear();
-        for (const Lane& lane : lanes_.all()) {
-            if (!lane.beside && lane.holder == kNoClient)
-                scratch_.insert(scratch_.end(), lane.ready.begin(), lane.ready.end());
-        }
-        if (scratch_.empty()) return;
-        Client& chosen = *choose(scratch_);
-        const auto keeps_out = [&](const Client* holder) { return holder->facts.user != chosen.facts.user; };
-        if (std::ranges::any_of(live_holders(), keeps_out)) return contend_between_users(chosen.facts.user);
-        grant(lanes_.at(chosen.lane), chosen);
+        Client* chosen = first_in_turns();
+        if (!chosen) return;
+        const auto keeps_out = [&](const Client* holder) { return holder->facts.user != chosen->facts.user; };
+        if (std::ranges::any_of(live_holders(), keeps_out)) return contend_between_users(chosen->facts.user);
+        grant(lanes_.at(chosen->lane), *chosen);
     }
 }
 
