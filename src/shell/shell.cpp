@@ -13,23 +13,6 @@
 namespace salus::shell {
 namespace {
 
-/// A client between two iterations keeps its grant at least this long: its next iteration may be about to begin.
-constexpr Duration kIdleGrace = microseconds(200);
-/// How often we ask the kernel whether processes are stopped, or have gone silently.
-constexpr Duration kLookAtProcessesEvery = milliseconds(100);
-/// How often we ask the device how much its processes use, and which change matters.
-constexpr Duration kLookAtUsageEvery = milliseconds(500);
-constexpr Bytes kUsageMatters = mebibytes(8);
-/// A holder that uses so little processor time for so long does nothing. See Note [Holders that do nothing].
-constexpr Duration kAsleepAfter = milliseconds(200);
-constexpr Duration kAsleepCpu = milliseconds(2);
-/// A member of a crew is stuck if it keeps a turn that is wanted back for so long.
-constexpr Duration kStuckAfter = seconds(5);
-
-/// The cost of a switch that clients do not measure: delivery of the grant, and the GPU's own switch (bench/gpu handover).
-constexpr Duration kGrantCost = microseconds(200);
-constexpr Duration kMinTurnMost = seconds(1);
-
 /// What a client did, for the log, as it says on its page.
 std::string account_of(const Session& session) {
     const ControlPage& page = *session.page;
@@ -41,8 +24,6 @@ std::string account_of(const Session& session) {
     }
     return text + fmt::format(", {} evacuations, {} page-outs", page.evacuations.load(), page.page_outs.load());
 }
-
-bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
 
 /// What is left of so many iterations; 0: not known. The client may have completed some under the previous service.
 std::uint64_t left_of(std::uint64_t iterations, const Session& session) {
@@ -85,14 +66,6 @@ Shell::Shell(const Settings& settings, const Ports& ports)
         format_bytes(held_by(orphans_)));
     set_capacity();
     look_at_processes_at_ = now() + kLookAtProcessesEvery;
-}
-
-/// Tells the engine how much of the device others leave.
-void Shell::set_capacity() {
-    Bytes left = capacity_ - held_by(orphans_);
-    // A device that reports its users counts the orphans among the others.
-    if (others_ > Bytes{}) left = std::min(left, memory_.capacity() - others_);
-    if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
 }
 
 Session* Shell::find(ClientId id) {
@@ -172,83 +145,6 @@ void Shell::arm() {
         if (std::exchange(session->arming, arming) == arming) continue;
         if (!arming.gates) session->page->gates.open();
         send(id, wire::Arm{arming.gates, arming.requests});
-    }
-}
-
-void Shell::look_at_requests(Session& session) {
-    if (!session.requests.look(session.page->gates, now())) return;
-    requests_changed_at_ = now();
-    if (session.requests.begun() > 0) look_who_runs_again();
-    feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
-}
-
-/// Some requests never end: their process is stopped, or its device has failed.
-Duration Shell::look_at_requests_every() const {
-    if (engine_.gates().are_closed()) return kLookWhileClosed;
-    return now() - requests_changed_at_ < kLookOftenFor ? kLookEvery : kLookSeldom;
-}
-
-bool Shell::awaits_requests() const {
-    return std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests.in_flight() > 0; });
-}
-
-void Shell::look_at_all_requests() {
-    std::vector<ClientId> answering;
-    for (const auto& [id, session] : sessions_) {
-        if (session->requests.in_flight() > 0) answering.push_back(id);
-    }
-    for (const ClientId id : answering) {
-        if (Session* session = find(id); session && engine_.find(id)) look_at_requests(*session);
-    }
-    look_who_runs_again();
-    // A client may have opened its gate meanwhile, to wait for its own work.
-    if (engine_.gates().are_closed()) close_gates();
-}
-
-/// A client that keeps its grant between iterations begins the next one without a word to us. Gates are closed only if a
-/// batch client runs.
-void Shell::look_who_runs_again() {
-    if (engine_.gates().are_closed()) return;
-    std::vector<ClientId> run;
-    for (const auto& [id, session] : sessions_) {
-        const Client* client = session->arming.gates ? engine_.find(id) : nullptr;
-        if (client && client->turn() == Turn::kHoldingIdle && session->word().state == control::State::kRunning)
-            run.push_back(id);
-    }
-    for (const ClientId id : run) feed(event::Want{id});
-}
-
-/// Tells the engine how far the client has come since it last heard, if there is news.
-void Shell::tell_progress(Session& session) {
-    const Instant at = now();
-    const std::uint64_t iterations = session.page->iterations.load(std::memory_order_acquire);
-    const std::uint64_t busy = busy_ns_of(session, at);
-    const std::int64_t elapsed = (at - session.told_at).ns;
-    const std::int64_t worked = std::clamp(static_cast<std::int64_t>(busy - session.busy_told_ns), std::int64_t{0}, elapsed);
-    const Duration idle{elapsed - worked};
-    if (iterations == session.iterations_told && idle < kIdleGrace) return;
-    const std::uint64_t news = iterations - session.iterations_told;
-    session.iterations_told = iterations;
-    session.busy_told_ns = busy;
-    session.told_at = at;
-    feed(event::Progress{session.id, news, idle});
-    const Client* client = engine_.find(session.id);
-    if (client && iterations > session.iterations_before + client->facts.iterations_total) forget_past_length(session);
-}
-
-void Shell::tell_progress_of_holders() {
-    // Collect the holders first: progress may open and close lanes, and end turns.
-    std::vector<ClientId> holders;
-    for (const Lane& lane : engine_.lanes().all()) {
-        if (lane.holder != kNoClient) holders.push_back(lane.holder);
-    }
-    for (const Client* client : engine_.clients()) {
-        if (client->accompanies) holders.push_back(client->facts.id);
-    }
-    for (const ClientId id : holders) {
-        const Client* client = engine_.find(id);
-        Session* session = find(id);
-        if (client && client->holds() && session) tell_progress(*session);
     }
 }
 
@@ -517,156 +413,6 @@ RunUse Shell::use_of(const Session& session) const {
     return {static_cast<double>(busy_ns_of(session, at)) * 1e-9, client ? engine_.memory_time_gib_s(*client, at) : 0};
 }
 
-// ------------------------------------------------------------------------------------------------------ now and then
-
-bool Shell::anybody_waits() const {
-    return std::any_of(engine_.clients().begin(), engine_.clients().end(),
-                       [](const Client* c) { return c->wants() || c->stalled; });
-}
-
-/// Whether a holder has been between iterations for so long that another client may run.
-bool Shell::rests(const Session& session) const {
-    const std::uint64_t ended = session.page->ended_ns.load(std::memory_order_relaxed);
-    return session.word().state == control::State::kIdle && ended <= static_cast<std::uint64_t>(now().ns - kIdleGrace.ns);
-}
-
-/// Whether the engine thinks that a holder runs while it rests, or the other way round.
-bool Shell::any_holder_is_misjudged() const {
-    return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-        const Client* client = engine_.find(entry.first);
-        if (!client) return false;
-        if (client->turn() == Turn::kRunning) return rests(*entry.second);
-        return client->turn() == Turn::kHoldingIdle && entry.second->word().state == control::State::kRunning;
-    });
-}
-
-/// Whether somebody waits for a holder that does not report its boundary. A holder that was asked to yield does report it; a
-/// timer for it would cost more than the rest of a hand-over.
-bool Shell::polls() const {
-    return std::any_of(engine_.clients().begin(), engine_.clients().end(), [this](const Client* client) {
-        if (!client->wants() && !client->stalled) return false;
-        const Lane* lane = client->lane == kNoLane ? nullptr : engine_.lanes().find(client->lane);
-        const Client* holder = lane && lane->holder != kNoClient ? engine_.find(lane->holder) : nullptr;
-        return !holder || !holder->yield_asked;
-    });
-}
-
-/// Tells the engine of boundaries that holders passed without reporting them, so that idle holders make way.
-void Shell::look_at_holders() {
-    tell_progress_of_holders();
-    std::vector<Session*> holders;
-    for (const auto& [id, session] : sessions_) {
-        const Client* client = engine_.find(id);
-        if (client && client->holds()) holders.push_back(session.get());
-    }
-    for (Session* session : holders) {
-        const Client* client = engine_.find(session->id);
-        if (!client || !client->holds()) continue;  // an earlier event may have ended its turn
-        const control::State state = session->word().state;
-        if (client->turn() == Turn::kRunning && rests(*session)) {
-            feed(event::Idle{session->id, 0});
-        } else if (state == control::State::kRunning && client->turn() == Turn::kHoldingIdle) {
-            feed(event::Want{session->id});
-        } else if (state == control::State::kFree) {
-            turn_is_over(*session);
-        }
-    }
-}
-
-/// The engine does not distinguish the reasons for which a client does nothing.
-void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
-    const bool before = session.inert();
-    session.*reason = value;
-    if (before == session.inert()) return;
-    if (before) feed(event::Continue{session.id});
-    else feed(event::Stop{session.id});
-}
-
-// Note [Holders that do nothing]
-// A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). The other clients of its lane
-// would wait as long. Such a holder uses no processor time. (If a GPU works for it, the thread that waits for the GPU uses
-// some, or the wait is shorter than this.) We treat it like a stopped process: it keeps its lane, and the others move to
-// another lane if there is room.
-// A member of a crew may well wait for another member, and use processor time or none (Note [Crews] in core/crews.cpp). So
-// it counts as stopped only if it keeps for long a turn that is wanted back: whatever it waits for, its crew has had the
-// time.
-void Shell::look_whether_asleep(Session& session) {
-    const Instant at = now();
-    const Client* client = engine_.find(session.id);
-    const control::Word word = session.word();
-    const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
-    const Duration cpu = ports_.processes.cpu_time_of(session.process.pid);
-    // A client that could not clear its lane at the last boundary may compute for any time before it begins again.
-    const bool kept = word.state == control::State::kGranted && word.kept;
-    const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
-    if (!inside || moved) {
-        session.cpu_seen = cpu;
-        session.cpu_seen_at = at;
-    }
-    const ControlPage& page = *session.page;
-    const std::uint64_t iterations = page.iterations.load(std::memory_order_relaxed);
-    const std::uint64_t usual = iterations > 0 ? page.busy_ns.load(std::memory_order_relaxed) / iterations : 0;
-    const std::int64_t since = std::min(static_cast<std::int64_t>(page.begun_ns.load(std::memory_order_relaxed)), at.ns);
-    const bool unusual = static_cast<std::uint64_t>(at.ns - since) / 4 > usual;
-    const bool does_nothing = at - session.cpu_seen_at >= kAsleepAfter && (unusual || kept || session.asleep);
-    if (!inside || !word.yield) session.wanted_back_at = kNever;
-    else session.wanted_back_at = std::min(session.wanted_back_at, at);
-    const bool is_stuck = session.wanted_back_at != kNever && at - session.wanted_back_at >= kStuckAfter;
-    const bool asleep = inside && (client->crew != kNoJob ? is_stuck : does_nothing);
-    if (asleep == session.asleep) return;
-    log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(session.id), session.name, session.process.pid,
-        asleep ? "does nothing in the middle of an iteration" : "continues its iteration");
-    set_inert(session, &Session::asleep, asleep);
-}
-
-void Shell::tick() {
-    if (awaits_requests()) look_at_all_requests();
-    if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
-    if (engine_.deadline() <= now()) {
-        if (engine_.starts().review_at() <= now()) look_at_usage();
-        tell_progress_of_holders();
-        feed(event::Timer{});
-    }
-    if (map_again_at_ <= now()) map_late_lanes();
-    if (look_at_usage_at_ <= now()) look_at_usage();
-    if (look_at_processes_at_ > now()) return;
-    look_at_processes_at_ = kNever;
-    look_at_orphans();
-    std::vector<Session*> gone;
-    for (const auto& [id, session] : sessions_) {
-        const bool stopped = ports_.processes.is_stopped(session->process.pid);
-        if (stopped != session->stopped) {
-            log(LogLevel::kInfo, "client {} ({}, pid {}) {}", index_of(id), session->name, session->process.pid,
-                stopped ? "is stopped" : "continues");
-            set_inert(*session, &Session::stopped, stopped);
-        }
-        look_whether_asleep(*session);
-        // It hung up and has no lane mapped (it called exec, or was dropped and let go): nothing of it is left.
-        const bool left = session->page->left.load(std::memory_order_acquire) != 0;
-        if (left || (session->disconnected && !memory_.is_mapped_in(session->process.pid))) gone.push_back(session.get());
-    }
-    for (Session* session : gone) died(*session);
-}
-
-Instant Shell::due() const {
-    return std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
-}
-
-Instant Shell::next_tick() const {
-    Instant next = due();
-    if (polls()) next = std::min(next, now() + kLookEvery);
-    if (awaits_requests()) next = std::min(next, now() + look_at_requests_every());
-    return next;
-}
-
-void Shell::quiet() {
-    const bool processes_matter = anybody_waits() || !orphans_.empty() ||
-                                  std::any_of(sessions_.begin(), sessions_.end(),
-                                              [](const auto& s) { return s.second->disconnected || s.second->inert(); });
-    if (processes_matter) look_at_processes_at_ = std::min(look_at_processes_at_, now() + kLookAtProcessesEvery);
-    keep_roster();
-}
-
 // ------------------------------------------------------------------------------------------------------ command line
 
 void Shell::set_policy(const Policy& policy) {
@@ -748,100 +494,6 @@ void Shell::look_at_orphans() {
     if (orphans_.size() == before) return;
     set_capacity();
     roster_changed_ = true;
-}
-
-// ---------------------------------------------------------------------------------------------- what the device says
-
-/// The memory that a client manages, as of its last boundary, plus what else it uses.
-Bytes Shell::demand_of(const Session& session) const {
-    return Bytes{static_cast<std::int64_t>(session.page->wanted_persistent.load(std::memory_order_relaxed))} +
-           session.overhead;
-}
-
-/// Derives the minimum turn from the measured costs of turns.
-void Shell::set_min_turn() {
-    if (min_turn_is_fixed_) return;
-    std::vector<std::int64_t> costs;
-    for (const auto& [id, session] : sessions_) {
-        const std::uint64_t cost = session->page->turn_cost_ns.load(std::memory_order_relaxed);
-        if (cost > 0 && in_range(cost)) costs.push_back(static_cast<std::int64_t>(cost));
-    }
-    if (costs.empty()) return;
-    std::nth_element(costs.begin(), costs.begin() + static_cast<std::ptrdiff_t>(costs.size() / 2), costs.end());
-    const Duration wanted = std::min((Duration{costs[costs.size() / 2]} + kGrantCost) * 100, kMinTurnMost);
-    const Duration present = engine_.options().min_turn;
-    if (wanted.ns * 5 > present.ns * 4 && wanted.ns * 4 < present.ns * 5) return;  // much the same
-    log(LogLevel::kDebug, "a switch costs {:.2f} ms; turns last at least {:.0f} ms", wanted.seconds() * 10,
-        wanted.seconds() * 1e3);
-    feed(event::SetMinTurn{wanted});
-}
-
-/// Derives the size of a context from the contexts seen.
-void Shell::set_context() {
-    if (context_guess_ == Bytes{}) return;
-    Bytes context = context_guess_;
-    for (const auto& [id, session] : sessions_) context = std::max(context, session->overhead);
-    if (context != engine_.options().context) feed(event::SetContext{context});
-}
-
-void Shell::look_at_usage() {
-    const auto [usage, news] = look(nullptr, /*may_fall=*/true);
-    if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
-    if (!usage) return;
-    if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
-        others_ = usage->others;
-        set_capacity();
-    }
-    set_min_turn();
-    tell_observed(news);
-}
-
-/// Looks whether clients, or `only` this one, use more than the engine knows. Does not look at others: a process that is
-/// about to end need not cost a client its place.
-void Shell::look_for_more(const Session* only) { tell_observed(look(only, /*may_fall=*/false).news); }
-
-Shell::Look Shell::look(const Session* only, bool may_fall) {
-    std::vector<int> pids;
-    std::map<ClientId, std::uint64_t> held_before;
-    for (const auto& [id, session] : sessions_) {
-        pids.push_back(session->process.pid);
-        held_before[id] = session->page->held_bytes.load(std::memory_order_relaxed);
-    }
-    Look look{memory_.usage(pids), {}};
-    const std::optional<DeviceMemory::Usage>& usage = look.usage;
-    if (!usage) return look;
-    for (const auto& [id, session] : sessions_) {
-        if (only && session.get() != only) continue;
-        const auto used = usage->clients.find(session->process.pid);
-        const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
-        if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it changed meanwhile
-        if (session->unmapped && session->pieces_of == kNoLane) continue;  // it may still have the lane's old memory
-        const Bytes seen = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
-        // Memory that a client is giving back now may be gone from the device, but not yet from its page. So a lower
-        // figure counts only when it was seen twice, some time apart.
-        const Bytes before = may_fall ? std::exchange(session->overhead_last_seen, seen) : session->overhead;
-        const Bytes overhead = std::max(seen, before);
-        const bool more = overhead > session->overhead + kUsageMatters;
-        if (!more && session->overhead < overhead + kUsageMatters) continue;
-        session->overhead = overhead;
-        session->persistent_told = Bytes{-1};  // forces a Demand at the next boundary; the observed figure counts till then
-        const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
-        if (more && in_range(managed)) look.news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
-    }
-    return look;
-}
-
-void Shell::tell_observed(const std::vector<event::Observe>& news) {
-    for (const event::Observe& observed : news) {
-        if (!engine_.find(observed.client)) continue;
-        feed(observed);
-        Session* session = find(observed.client);
-        const Client* client = engine_.find(observed.client);
-        if (!session || !client || !client->holds() || !(session->asks || waits_for_lane(*session))) continue;
-        session->asks = true;
-        tell_need(*session);  // with what it uses beside the memory that it asks for
-    }
-    set_context();
 }
 
 }  // namespace salus::shell

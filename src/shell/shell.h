@@ -102,6 +102,9 @@ struct Session {
     bool inert() const { return paused || stopped || asleep; }
 };
 
+/// Whether a client can mean such a figure.
+inline bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 50; }
+
 /// Time inside iterations, including the current one.
 std::uint64_t busy_ns_of(const Session& session, Instant at);
 
@@ -192,6 +195,9 @@ public:
     bool is_orphan(const ProcessId& process) const;
 
 private:
+    /// How often we ask the kernel whether processes are stopped, or have gone silently.
+    static constexpr Duration kLookAtProcessesEvery = milliseconds(100);
+
     Instant now() const { return ports_.clock.now(); }
     template <typename... Args>
     void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
