@@ -19,6 +19,8 @@ SHELL := /bin/bash
 # Compilers need up to 1 GiB each; one a core is what small machines can take.
 JOBS ?= $(shell nproc)
 BUILD := cmake --build --parallel $(JOBS) --preset
+# Most tests of real processes wait more than they compute.
+CTEST := ctest --output-on-failure --parallel $(shell expr $(JOBS) + $(JOBS))
 CONCURRENCY := python3 tests/concurrency/run
 ORDERS := python3 tests/shim/orders
 
@@ -68,10 +70,7 @@ torch-all: setup
 test:
 	@$(MAKE) --no-print-directory -j2 build torch-all
 	@if command -v python3 >/dev/null; then for test in tests/python/test_*.py; do python3 $$test; done; else echo "no python3: SKIPPED"; fi
-	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
-	@build/bin/salus_fuzz 1..2000
-	@build/bin/salus sim fuzz --seeds 1..30000
-	@$(ORDERS) --seeds 1..100
+	@$(CTEST) --test-dir build
 	@$(CONCURRENCY) --kind host --seconds 60 & other=$$!; $(CONCURRENCY) --kind standin --seconds 60 || failed=1; \
 	wait $$other && [ -z "$${failed:-}" ]
 
@@ -103,11 +102,11 @@ format: setup
 check: test build-dev build-asan build-tsan
 	@$(BUILD) dev --target salus_bench salus_bench_turns
 	@clang-format --dry-run --Werror $(SOURCES)
-	@SALUS_TEST_ALL=1 ctest --test-dir build --output-on-failure --parallel $(JOBS) -R 'Torch|RealGates'
-	@ctest --test-dir build/asan --output-on-failure --parallel $(JOBS)
+	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build -R 'Torch|RealGates'
+	@$(CTEST) --test-dir build/asan
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
-	@TSAN_OPTIONS="halt_on_error=1 report_thread_leaks=0 die_after_fork=0" ctest --test-dir build/tsan --output-on-failure --parallel $(JOBS)
+	@TSAN_OPTIONS="halt_on_error=1 report_thread_leaks=0 die_after_fork=0" $(CTEST) --test-dir build/tsan
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
 	@$(ORDERS) --seeds 1..1000
 	@$(CONCURRENCY) --kind host --programs 2000 --first-seed 100001
