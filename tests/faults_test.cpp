@@ -1,6 +1,8 @@
 // What goes wrong with real processes, and who else notices: nobody.
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -147,6 +149,31 @@ TEST_F(Faults, BehindAStoppedRunnerPsSaysWhoAndOthersMoveWhenThereIsRoom) {
     EXPECT_NE(ps.output().find("stopped"), std::string::npos) << ps.output();
     EXPECT_TRUE(machine.goes_on("other", 20)) << machine.status();
     EXPECT_GE(machine.status()["service"]["statistics"].value("rehomings", 0), 1);
+}
+
+TEST_F(Faults, AHolderThatWaitsForAProcessorDoesSomething) {
+    Machine machine({"--policy", "rr", "--capacity", "1GiB", "--lanes", "1"});
+    const Process& starved = machine.job("starved", {"--persistent", "4MiB", "--ephemeral", "8MiB", "--work", "3000000"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("starved") == "running"; }));
+    machine.job("other", small());
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    const sched_param no_priority{};
+    ASSERT_EQ(::sched_setaffinity(starved.pid(), sizeof one, &one), 0);
+    ASSERT_EQ(::sched_setscheduler(starved.pid(), SCHED_IDLE, &no_priority), 0);
+    const pid_t busy = ::fork();
+    if (busy == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::sched_setaffinity(0, sizeof one, &one);
+        for (;;) asm volatile("");
+    }
+    const auto used = [&] { return os::cpu_time_of(starved.pid()).value_or(Duration{}); };
+    const Duration before = used();
+    EXPECT_FALSE(eventually([&] { return machine.state_of("starved") == "asleep"; }, 2)) << machine.log();
+    EXPECT_LT((used() - before).seconds(), 0.5) << "nothing kept it from the processor";
+    ::kill(busy, SIGKILL);
+    ::waitpid(busy, nullptr, 0);
 }
 
 TEST_F(Faults, ForkInsideAnIterationIsHarmless) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,9 @@ namespace salus::os {
 namespace {
 
 /// The fields of /proc/PID/stat from the third on; the second is a name in parentheses, which may contain anything. None if
-/// there is no such process.
-std::vector<std::string> stat_of(int pid) {
-    const Result<std::string> text = read_file("/proc/" + std::to_string(pid) + "/stat");
+/// there is no such process. A thread is PID/task/TID.
+std::vector<std::string> stat_of(const std::string& process) {
+    const Result<std::string> text = read_file("/proc/" + process + "/stat");
     const std::size_t name_end = text ? text.value().rfind(") ") : std::string::npos;
     if (name_end == std::string::npos) return {};
     std::vector<std::string> fields;
@@ -29,10 +30,11 @@ std::vector<std::string> stat_of(int pid) {
 }
 
 /// Empty if there is no such process.
-std::string state_of(int pid) {
-    const std::vector<std::string> fields = stat_of(pid);
+std::string state_of(const std::string& process) {
+    const std::vector<std::string> fields = stat_of(process);
     return fields.empty() ? "" : fields[0];
 }
+std::string state_of(int pid) { return state_of(std::to_string(pid)); }
 
 }  // namespace
 
@@ -40,7 +42,7 @@ Descriptor open_pidfd(int pid) { return Descriptor(static_cast<int>(::syscall(SY
 
 std::optional<std::uint64_t> start_time_of(int pid) {
     constexpr std::size_t kStartTime = 22 - 3;
-    const std::vector<std::string> fields = stat_of(pid);
+    const std::vector<std::string> fields = stat_of(std::to_string(pid));
     const auto ticks = fields.size() > kStartTime ? parse_integer(fields[kStartTime]) : std::nullopt;
     return ticks ? std::optional(static_cast<std::uint64_t>(*ticks)) : std::nullopt;
 }
@@ -70,13 +72,23 @@ bool is_stopped(int pid) {
     return state == "T" || state == "t";
 }
 
+bool is_busy(int pid) {
+    const std::string tasks = std::to_string(pid) + "/task";
+    std::error_code gone;
+    for (std::filesystem::directory_iterator task("/proc/" + tasks, gone), end; !gone && task != end; task.increment(gone)) {
+        const std::string state = state_of(tasks + "/" + task->path().filename().string());
+        if (state == "R" || state == "D") return true;
+    }
+    return false;
+}
+
 bool has_ended(int pid) {
     const std::string state = state_of(pid);
     return state.empty() || state == "Z" || state == "X";
 }
 
 int parent_of(int pid) {
-    const std::vector<std::string> fields = stat_of(pid);
+    const std::vector<std::string> fields = stat_of(std::to_string(pid));
     return fields.size() > 1 ? static_cast<int>(parse_integer(fields[1]).value_or(0)) : 0;
 }
 

@@ -26,6 +26,8 @@ std::uint64_t bytes_read_from_storage();
 
 /// Stopped by a signal or a debugger.
 bool is_stopped(int pid);
+/// Whether a thread of it runs, or waits for a processor or a disk. It may wait for long on a busy machine.
+bool is_busy(int pid);
 /// Whether the process has ended; its parent may not have read its status yet.
 bool has_ended(int pid);
 

@@ -50,6 +50,8 @@ TEST(Process, IsKnownByItsNumberAndStart) {
     EXPECT_EQ(parent_of(kNobody), 0);
     EXPECT_TRUE(has_ended(kNobody));
     EXPECT_FALSE(is_stopped(kNobody));
+    EXPECT_FALSE(is_busy(kNobody));
+    EXPECT_TRUE(is_busy(::getpid()));
     EXPECT_FALSE(open_pidfd(kNobody));
 }
 
@@ -62,6 +64,8 @@ TEST(Process, StopsGoesOnAndEndsBySignals) {
         return is_stopped(child.pid()) == stopped;
     };
     EXPECT_FALSE(is_stopped(child.pid()));
+    for (int i = 0; i < 6000 && is_busy(child.pid()); ++i) sleep_for(milliseconds(10));
+    EXPECT_FALSE(is_busy(child.pid())) << "it sleeps";
     EXPECT_TRUE(send_signal(pidfd.get(), SIGSTOP));
     EXPECT_TRUE(becomes(true));
     EXPECT_TRUE(send_signal(pidfd.get(), SIGCONT));

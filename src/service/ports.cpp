@@ -58,6 +58,7 @@ bool KernelProcesses::is_alive(const shell::ProcessId& process) const {
 }
 bool KernelProcesses::is_stopped(int pid) const { return os::is_stopped(pid); }
 Duration KernelProcesses::cpu_time_of(int pid) const { return os::cpu_time_of(pid).value_or(Duration{}); }
+bool KernelProcesses::is_busy(int pid) const { return os::is_busy(pid); }
 
 StateJournal::StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header)
     : trace_(directory, trace_limit, trace_header), roster_path_(directory + "/roster") {}

@@ -22,6 +22,7 @@ public:
     bool is_alive(const shell::ProcessId& process) const override;
     bool is_stopped(int pid) const override;
     Duration cpu_time_of(int pid) const override;
+    bool is_busy(int pid) const override;
 };
 
 /// The trace and roster of one device, in its directory, and the log.

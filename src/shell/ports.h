@@ -88,6 +88,8 @@ public:
     virtual bool is_stopped(int pid) const = 0;
     /// The processor time of all its threads together.
     virtual Duration cpu_time_of(int pid) const = 0;
+    /// Whether a thread of it runs, or waits for a processor or a disk.
+    virtual bool is_busy(int pid) const = 0;
 };
 
 /// What the shell records.

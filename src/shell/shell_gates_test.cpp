@@ -40,6 +40,7 @@ struct Machine : Clock, Connections, DeviceMemory, Processes, Journal {
     bool is_alive(const ProcessId&) const override { return true; }
     bool is_stopped(int) const override { return false; }
     Duration cpu_time_of(int) const override { return Duration{time.ns}; }
+    bool is_busy(int) const override { return true; }
 
     void record(const Event&, Instant, std::span<const Action>) override {}
     void name_client(ClientId, std::uint32_t, std::string_view) override {}

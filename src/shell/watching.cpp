@@ -160,9 +160,9 @@ void Shell::set_inert(Session& session, bool Session::*reason, bool value) {
 
 // Note [Holders that do nothing]
 // A script may stop in mid-iteration: a forward pass without a step, then input() or sleep(). The other clients of its lane
-// would wait as long. Such a holder uses no processor time. (If a GPU works for it, the thread that waits for the GPU uses
-// some, or the wait is shorter than this.) We treat it like a stopped process: it keeps its lane, and the others move to
-// another lane if there is room.
+// would wait as long. Such a holder uses no processor time, and none of its threads waits for a processor or a disk, as on a
+// busy machine. (If a GPU works for it, the thread that waits for the GPU uses some time, or the wait is shorter than this.)
+// We treat it like a stopped process: it keeps its lane, and the others move to another lane if there is room.
 // A member of a crew may well wait for another member, and use processor time or none (Note [Crews] in core/crews.cpp). So
 // it counts as stopped only if it keeps for long a turn that is wanted back: whatever it waits for, its crew has had the
 // time.
@@ -175,7 +175,8 @@ void Shell::look_whether_asleep(Session& session) {
     // A client that could not clear its lane at the last boundary may compute for any time before it begins again.
     const bool kept = word.state == control::State::kGranted && word.kept;
     const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
-    if (!inside || moved) {
+    const bool is_due = inside && !kept && at - session.cpu_seen_at >= kAsleepAfter;
+    if (!inside || moved || (is_due && ports_.processes.is_busy(session.process.pid))) {
         session.cpu_seen = cpu;
         session.cpu_seen_at = at;
     }

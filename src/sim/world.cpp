@@ -111,6 +111,8 @@ Duration World::cpu_time_of(int pid) const {
     return c.runs() ? c.ran + (now_ - c.segment_start) : c.ran;
 }
 
+bool World::is_busy(int pid) const { return process_with(pid).runs(); }
+
 bool World::write_roster(const std::vector<shell::RosterEntry>& entries) {
     roster_ = entries;
     return true;

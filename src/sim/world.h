@@ -81,6 +81,7 @@ private:
     bool is_alive(const shell::ProcessId& process) const override { return process_with(process.pid).here(); }
     bool is_stopped(int pid) const override { return process_with(pid).stopped; }
     Duration cpu_time_of(int pid) const override;
+    bool is_busy(int pid) const override;
 
     void record(const Event& event, Instant at, std::span<const Action> actions) override { record_(event, at, actions); }
     void name_client(ClientId, std::uint32_t, std::string_view) override {}
