@@ -153,14 +153,21 @@ TEST(Shim, AProgramThatMustShareDoesNotStartWithoutIt) {
     EXPECT_EQ(without.output(), "salus: --shim off leaves the shim out; the job cannot share and is not started\n");
     // A Python that the adaptor cannot enter shares through the shim.
     const std::string python = machine.path("python3");
-    std::ofstream(python) << "#!/bin/sh\ntouch " + machine.path("started") + "\n";
+    std::ofstream(python) << "#!/bin/sh\ntouch " + machine.path("started") + "\nexec " + SALUS_SHIM_PROGRAM + " dlsym\n";
     ::chmod(python.c_str(), 0755);
     Process off = machine.salus({"run", "--require", "--shim", "off", "--", python, "-I", "train.py"});
     EXPECT_EQ(off.wait(), 125);
     EXPECT_EQ(off.output(), "salus: python -I keeps the adaptor out; the job cannot share and is not started\n");
     EXPECT_FALSE(std::filesystem::exists(machine.path("started")));
-    EXPECT_EQ(machine.salus({"run", "--require", "--", python, "-I", "train.py"}).wait(), 0);
-    EXPECT_TRUE(std::filesystem::exists(machine.path("started")));
+    Process shared = machine.salus({"run", "--name", "shared", "--require", "--", python, "-I", "train.py"});
+    EXPECT_EQ(machine.result(shared).value("provider", ""), kShim) << shared.output();
+    EXPECT_EQ(
+        shared.output().find("salus: python -I keeps the adaptor out; the job takes turns by launches, without lanes\n"), 0u)
+        << shared.output();
+    Process ended = machine.salus({"ps", "-a", "--json"});
+    EXPECT_EQ(ended.wait(), 0);
+    for (const auto& job : nlohmann::json::parse(ended.output())["ended"])
+        EXPECT_EQ(job.value("why_unshared", ""), "") << job;
 }
 
 TEST(Shim, WithoutAServiceTheProgramRunsAsEver) {

@@ -93,14 +93,15 @@ public:
     int run() {
         // Otherwise only the log of a job in the background would tell.
         if (const auto failure = why_not_runnable(arguments_.command.front())) throw *failure;
-        look_at_python();
         announce();
+        look_at_python();
+        find_shim();
+        check_that_it_shares();
+        tell_what_is_missing();
         if (arguments_.detach) {
             if (!go_to_background()) return 0;
         }
         wait_for_room();
-        find_shim();
-        check_that_it_shares();
         tell_unshared();
         start();
         return supervise();
@@ -218,7 +219,7 @@ private:
         if (connection_ && !why.empty()) wire::send(connection_.get(), wire::Unshared{job_, wire::Text<160>(why)});
     }
 
-    /// A Python that the adaptor cannot enter runs without sharing.
+    /// Whether it is a Python that the adaptor can enter.
     void look_at_python() {
         const auto python = parse_python(arguments_.command);
         if (!python) return;
@@ -226,7 +227,6 @@ private:
         if (python->shuts_out) why_no_adaptor_ = fmt::format("python -{} keeps the adaptor out", python->shuts_out);
         else if (!adaptor) why_no_adaptor_ = adaptor.error();
         is_adapted_ = why_no_adaptor_.empty();
-        if (!is_adapted_ && !arguments_.require) complain(why_no_adaptor_ + "; the job runs without sharing");
     }
 
     /// What stands between the job and the GPU's driver.
@@ -237,14 +237,21 @@ private:
         const Result<std::string> preload = preload_with_shim();
         if (preload) preload_ = preload.value();
         else why_no_shim_ = preload.error();
-        if (!preload && !arguments_.require) complain(preload.error() + "; only PyTorch scripts share the GPU");
     }
 
-    /// Why the job will not share, as far as one can tell before it starts; empty: it may.
+    /// Why the job will not share, as far as one can tell before it starts; empty: it may. With the shim alone it takes
+    /// turns.
     std::string why_unshared() const {
-        if (!why_no_adaptor_.empty()) return why_no_adaptor_;
-        const bool no_shim = place_.device == "cuda" && preload_.empty();
-        return no_shim && !is_adapted_ ? why_no_shim_ : "";
+        if (is_adapted_ || !preload_.empty()) return "";
+        return why_no_adaptor_.empty() ? why_no_shim_ : why_no_adaptor_;
+    }
+
+    void tell_what_is_missing() {
+        if (!why_no_adaptor_.empty())
+            complain(why_no_adaptor_ + (preload_.empty() ? "; the job runs without sharing"
+                                                         : "; the job takes turns by launches, without lanes"));
+        else if (!why_no_shim_.empty() && preload_.empty() && arguments_.shim != "off")
+            complain(why_no_shim_ + "; only PyTorch scripts share the GPU");
     }
 
     /// As far as one can tell before the command starts. On the host, a command that is not Python may use the C interface.
@@ -252,9 +259,7 @@ private:
         if (!arguments_.require) return;
         const char* const disabled = std::getenv("SALUS_DISABLE");
         if (disabled && *disabled && std::strcmp(disabled, "0") != 0) throw cannot_share("SALUS_DISABLE is set");
-        if (is_adapted_ || !preload_.empty()) return;
-        if (!why_no_adaptor_.empty()) throw cannot_share(why_no_adaptor_);
-        if (!why_no_shim_.empty()) throw cannot_share(why_no_shim_);
+        if (const std::string why = why_unshared(); !why.empty()) throw cannot_share(why);
     }
 
     void complain(const std::string& what) {
