@@ -34,7 +34,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 /// Nothing here takes that long; it only ends what hangs.
-inline constexpr double kPatienceS = kSanitized ? 120 : 40;
+inline constexpr double kPatienceS = 120;
 
 inline double seconds_now() {
     timespec time{};

@@ -31,9 +31,9 @@ sim::RecordedRun recorded(const Machine& machine) {
 
 TEST(Sharing, EightJobsInOneLaneNeedTheSumOfPAndOneT) {
     const int jobs = 8;
-    const double p_mib = kSanitized ? 8 : 64;
-    const double t_mib = kSanitized ? 64 : 512;
-    Machine machine({"--policy", "rr", "--capacity", "4GiB", "--lanes", "1"});
+    const double p_mib = kSanitized ? 8 : 32;
+    const double t_mib = kSanitized ? 64 : 256;
+    Machine machine({"--policy", "rr", "--capacity", "2GiB", "--lanes", "1"});
     // The baseline: a job with next to no memory.
     Process& bare = machine.job(
         "bare", {"--persistent", "0", "--ephemeral", "0", "--work", "10", "--think-ms", "1", "--iterations", "1000000"});
