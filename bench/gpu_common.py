@@ -16,6 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SALUS = os.path.join(ROOT, "build", "bin", "salus")
+ADAPTOR = os.path.join(ROOT, "build", "lib", "salus", "python", "inject")
 JOBS = os.path.join(ROOT, "bench", "gpu_jobs")
 MIB = 1 << 20
 
@@ -273,6 +274,8 @@ class Service(Plain):
         return plain_environment(SALUS_SOCKET=os.path.join(self._run, "socket"), SALUS_STATE=self.state, **more)
 
     def __enter__(self):
+        if not os.path.isdir(ADAPTOR):  # jobs would run all the same, without lanes
+            raise RuntimeError(ADAPTOR + " is missing: build Salus first")
         self._daemon = Job(self._command, self.environment(), self._run, "salusd")
         if not eventually(lambda: self._daemon.status() is not None or self._ask("ps").returncode == 0, 30) \
                 or self._daemon.status() is not None:
