@@ -73,6 +73,13 @@ void TurnSteps::finish(std::uint64_t now_ns, std::uint64_t iterations) {
     count(iterations);
 }
 
+void TurnSteps::device_finished(std::uint64_t now_ns) {
+    const std::uint64_t ended = page_.ended_ns.load(std::memory_order_relaxed);
+    if (now_ns <= ended) return;
+    page_.busy_ns.fetch_add(now_ns - ended, std::memory_order_relaxed);
+    page_.ended_ns.store(now_ns, std::memory_order_relaxed);
+}
+
 TurnSteps::Settled TurnSteps::settle(bool clean, bool drained) {
     struct Step {
         control::Word next;

@@ -40,6 +40,8 @@ public:
     void count(std::uint64_t iterations) { page_.iterations.fetch_add(iterations, std::memory_order_release); }
     /// The iteration ended at `now_ns`. Publishes its time and its count.
     void finish(std::uint64_t now_ns, std::uint64_t iterations);
+    /// The device worked for the iteration that has ended until now: that time counts, too. REQUIRES: nobody is inside.
+    void device_finished(std::uint64_t now_ns);
 
     struct Settled {
         bool must_drain = false;  ///< the service wants the grant back: wait for the device's work to end, then settle again

@@ -93,8 +93,9 @@ bool ProcessClient::perform(const attachment::Request& request, std::vector<os::
     } else if (std::holds_alternative<request_of::UnmapLane>(request)) {
         memory_->unmap_lane();
     } else if (std::holds_alternative<request_of::Drain>(request)) {
+        const bool device_works = !device_->fences->at_rest();
         drain();
-        turns_->acknowledge();
+        turns_->acknowledge(device_works);
     } else if (std::holds_alternative<request_of::PageOut>(request)) {
         return memory_->page_out();
     } else if (std::holds_alternative<request_of::PageIn>(request)) {

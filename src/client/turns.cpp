@@ -73,13 +73,17 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
     if (!left.last) return left.was_inside;
 
     const bool clean = tidy();
-    // A turn that goes back lasts until the device has done its work, and that time is charged, too.
+    // Note [The device's time]
+    // A turn that goes back lasts until the device has done its work, and that time is charged, too: also if the turn is
+    // taken back while a script waits for results between its iterations (loss.item()). What the device does is not known
+    // then, but if the drain has to wait, it has worked since the iteration ended.
     const bool drains = asynchronous && clean && turn_.word().yield;
     if (drains) drain();
     turn_.finish(os::now_ns(), count.iterations);
     attachment::TurnSteps::Settled settled = turn_.settle(clean, drains || !asynchronous);
     if (settled.must_drain) {
         drain();
+        turn_.device_finished(os::now_ns());
         settled = turn_.settle(clean, /*drained=*/true);
     }
     if (settled.wake) wake();
@@ -87,7 +91,8 @@ bool Turns::end(bool asynchronous, Count count, const std::function<bool()>& tid
     return true;
 }
 
-void Turns::acknowledge() {
+void Turns::acknowledge(bool device_worked) {
+    if (device_worked && turn_.word().state == control::State::kRevoked) turn_.device_finished(os::now_ns());
     if (turn_.acknowledge()) notify_();
 }
 

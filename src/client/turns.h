@@ -49,8 +49,8 @@ public:
     /// False if no thread was inside.
     bool end(bool asynchronous, Count count, const std::function<bool()>& tidy, const std::function<void()>& drain);
 
-    /// The helper's part in a revocation, after a drain.
-    void acknowledge();
+    /// The helper's part in a revocation, after a drain. `device_worked`: that had to wait. Note [The device's time].
+    void acknowledge(bool device_worked = false);
     /// The service is gone: gives up the grant as if the service had asked for it. True once the grant is given up.
     bool withdraw();
 

@@ -244,5 +244,23 @@ TEST_F(TurnsTest, ARevokedGrantIsAcknowledgedAndToldOnce) {
     EXPECT_TRUE(turns_.withdraw());
 }
 
+TEST_F(TurnsTest, TheTimeInWhichTheDeviceWorksOnIsThatOfTheTurn) {
+    for (const bool device_worked : {false, true}) {
+        enter();
+        ASSERT_TRUE(end(true, {}, /*asynchronous=*/true));
+        const std::uint64_t busy = page_.busy_ns, ended = page_.ended_ns;
+        ASSERT_EQ(take_back(page_), control::TakeBack::Outcome::kHelperDrains);
+        os::sleep_for(Duration{2'000'000});
+        turns_.acknowledge(device_worked);
+        EXPECT_EQ(page_.busy_ns - busy, page_.ended_ns - ended);
+        EXPECT_EQ(page_.busy_ns - busy >= 2'000'000, device_worked);
+    }
+    enter();
+    ASSERT_TRUE(end(true, {}, /*asynchronous=*/true));
+    const std::uint64_t busy = page_.busy_ns;
+    turns_.acknowledge(true);
+    EXPECT_EQ(page_.busy_ns, busy) << "a late revoke takes nothing, and adds nothing";
+}
+
 }  // namespace
 }  // namespace salus::client::test

@@ -85,8 +85,8 @@ private:
 // ----------------------------------------------------------------------------------------------------------- the client
 
 // Threads: calls to LaneWindow and Pager come one at a time. So do calls to PrivateWindow, and calls to Fences; but the
-// three groups may run in parallel. start(), size(), backed(), Fences::passed(), drain(), drain_everything() and ns_lost()
-// may be called at any time.
+// three groups may run in parallel. start(), size(), backed(), Fences::passed(), at_rest(), drain(), drain_everything() and
+// ns_lost() may be called at any time.
 
 /// A part of a window. Offsets are from its start; ranges are whole multiples of the arena's granule.
 struct Range {
