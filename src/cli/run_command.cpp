@@ -60,7 +60,7 @@ struct RunArguments {
 
 /// Time before a service that hung up is tried again.
 constexpr Duration kTryAgain = milliseconds(250);
-/// A job that has waited this long for GPU memory says so.
+/// A job that has waited this long for a service says so.
 constexpr Duration kTellAfter = seconds(2);
 /// How long the service may take to record the end of the job.
 constexpr Duration kEndPatience = seconds(1);
@@ -174,7 +174,6 @@ private:
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         waits_ = running->waits != 0;
-        why_waits_.reason = wait_reason_from(running->reason.view());
         connection_ = std::move(connection).value();
         if (child_ > 0) tell_unshared();  // to a new service
         return {};
@@ -201,14 +200,9 @@ private:
 
     /// A process on a GPU takes memory before it asks for any, so it starts only when there is room.
     void wait_for_room() {
-        Instant tell_at = os::now() + kTellAfter;
         while (connection_ && waits_) {
-            const Duration left = tell_at == kNever ? os::kForEver : std::max(tell_at - os::now(), Duration{});
-            const bool heard = os::readable_within(connection_.get(), left);
-            if (heard && !hear()) announce();  // the service is gone: the next one says when to start
-            if (os::now() < tell_at || !waits_) continue;
-            say(arguments_.name + " " + start_wait_text(why_waits_));
-            tell_at = kNever;
+            os::readable_within(connection_.get(), os::kForEver);
+            if (!hear()) announce();  // the service is gone: the next one says when to start
         }
     }
 
@@ -382,13 +376,16 @@ private:
     bool hear() {
         const wire::Received received = wire::receive(connection_.get());
         if (received.kind != wire::Received::Kind::kMessage) return false;
-        if (std::holds_alternative<wire::Start>(received.message)) waits_ = false;
+        if (std::holds_alternative<wire::Start>(received.message)) waits_ = told_ = false;
         const auto* waits = std::get_if<wire::Waits>(&received.message);
         if (!waits || told_) return true;
-        Wait wait{wait_reason_from(waits->reason.view()), {}};
+        StartWait wait{{wait_reason_from(waits->reason.view()),
+                        {},
+                        waits->user_jobs_max,
+                        {static_cast<std::int64_t>(waits->user_memory_max)}}};
         if (!waits->behind.view().empty() || waits->behind_job != 0)
             wait.behind = {std::string(waits->behind.view()), waits->behind_job};
-        const std::string why = wait_text(job_state_from(waits->state.view()), wait);
+        const std::string why = waits_ ? start_wait_text(wait) : wait_text(job_state_from(waits->state.view()), wait);
         if (!why.empty()) say(arguments_.name + " " + why);
         told_ = true;
         return true;
@@ -406,12 +403,11 @@ private:
     std::string why_no_adaptor_;  ///< if it is Python
     std::string preload_;         ///< for LD_PRELOAD
     std::string why_no_shim_;     ///< if there is a GPU
-    bool waits_ = false;          ///< for Start ...
-    StartWait why_waits_;         ///< ... as the service said at first
+    bool waits_ = false;  ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
-    bool told_ = false;
+    bool told_ = false;   ///< its user, for what it waits
     Instant lost_at_;     ///< the service
     bool looks_ = false;  ///< for the next one
     int starts_left_ = 0;

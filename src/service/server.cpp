@@ -22,6 +22,7 @@
 #include "os/process.h"
 #include "os/timespec.h"
 #include "os/trust.h"
+#include "os/user.h"
 #include "service/log.h"
 #include "service/startup.h"
 
@@ -518,12 +519,11 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     }
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
-    if (const std::string why = why_no_new_job(connection.peer.uid, attach.job); !why.empty()) return turn_away(why);
+    const UserLimits limits = limits_of(session->uid);
+    if (const std::string why = why_no_new_job(session->uid, attach.job); !why.empty()) return turn_away(why);
     wire::Attach checked = attach;
-    if (const UserLimits& limits = options_.user_limits; limits.apply_to(connection.peer.uid)) {
-        checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
-        checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
-    }
+    checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
+    checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
     const std::uint32_t number = attach.job != 0 ? attach.job : kept_number_of(session->process, session->uid);
     Job& job = jobs_.add(number, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
@@ -535,6 +535,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     }
     SharedDevice& device = device_for(job);
     session->id = device.shell().lowest_free_id();
+    tell_limits(device, session->uid);
     Result<Session*> attached = device.shell().attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
     connection.client = {device.id(), attached.value()->id};
@@ -546,10 +547,28 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     return true;
 }
 
+UserLimits Server::limits_of(unsigned uid) {
+    const ConfiguredLimits& configured = options_.user_limits;
+    if (uid == 0 || configured.groups.empty()) return configured.of(uid, {});
+    auto known = groups_of_.find(uid);
+    if (known == groups_of_.end()) {
+        auto groups = os::groups_of_user(uid);
+        if (!groups) return configured.of(uid, {});
+        known = groups_of_.emplace(uid, std::move(*groups)).first;
+    }
+    return configured.of(uid, known->second);
+}
+
+/// Before a job of the user takes anything of the device.
+void Server::tell_limits(SharedDevice& device, unsigned uid) {
+    const UserLimits limits = limits_of(uid);
+    device.shell().limit_user(UserId{uid}, {limits.jobs, limits.memory});
+}
+
 /// A process that attaches without `salus run` cannot wait to start: it is there. Empty: it may attach.
-std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) const {
-    const unsigned most = options_.user_limits.jobs;
-    if (job != 0 || most == 0 || !options_.user_limits.apply_to(uid)) return "";
+std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) {
+    const unsigned most = limits_of(uid).jobs;
+    if (job != 0 || most == 0) return "";
     const auto has = std::ranges::count_if(jobs_, [&](const auto& entry) { return entry.second.uid == uid; });
     if (has < static_cast<std::ptrdiff_t>(most)) return "";
     return fmt::format("user {} has {} jobs, and --user-jobs-max allows no more", uid, has);
@@ -557,7 +576,7 @@ std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) const {
 
 bool Server::run_job(Connection& connection, const wire::Run& run) {
     // One that already runs keeps its place; its clients get what the limits allow.
-    const std::string why_not = options_.user_limits.why_not(connection.peer.uid, run.weight, run.priority);
+    const std::string why_not = limits_of(connection.peer.uid).why_not(run.weight, run.priority);
     if (run.runs == 0 && !why_not.empty()) {
         wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why_not), 1});
         return false;
@@ -590,10 +609,10 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     }
     if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
     job.took_part = true;
+    tell_limits(device, job.uid);
     const bool starts = device.shell().announce(
         {JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0, job.uid});
     running.waits = starts ? 0 : 1;
-    if (!starts) running.reason = wire::Text<32>(name_of(device.engine().why_waits_to_start(JobId{job.id})));
     return wire::send(connection.socket.get(), running);
 }
 

@@ -27,7 +27,7 @@ bool text_is_clean(const T& message) {
     if constexpr (std::is_same_v<T, Run>) {
         return clean(message.name) && clean(message.log) && clean(message.command);
     } else if constexpr (std::is_same_v<T, Running>) {
-        return clean(message.device) && clean(message.gpu) && clean(message.mps) && clean(message.reason);
+        return clean(message.device) && clean(message.gpu) && clean(message.mps);
     } else if constexpr (std::is_same_v<T, Waits>) {
         return clean(message.state) && clean(message.reason) && clean(message.behind);
     } else if constexpr (std::is_same_v<T, Welcome>) {

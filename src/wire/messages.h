@@ -196,20 +196,22 @@ struct Running {
     Text<16> device;
     Text<64> gpu;
     Text<128> mps;            ///< the directory of MPS's pipes; empty: the job must not use MPS
-    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes ...
-    Text<32> reason = {};     ///< ... and why, as in the status
+    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes
 };
 /// There is room on the device for the job's process.
 struct Start {
     static constexpr std::uint16_t kType = 46;
 };
-/// The job has waited for long. A service sends this at most once. The texts are those of the status.
+/// The job has waited for long: to start, or for the device. A service sends this at most once of each. The texts are those
+/// of the status.
 struct Waits {
     static constexpr std::uint16_t kType = 45;
     Text<16> state;
     Text<32> reason;
     Text<64> behind;  ///< the name of the job that it waits for; empty: none, or unknown
     std::uint32_t behind_job = 0;
+    std::uint32_t user_jobs_max = 0;    ///< the limit, if that is the reason; 0: not known
+    std::uint64_t user_memory_max = 0;  ///< the same
 };
 /// The job is sent a signal that may end it.
 struct Interrupted {
@@ -313,11 +315,11 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew, Welcome, Sorry,
-                 LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm, Refuse, Run, Running,
-                 Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy, FlushTrace, ReloadService, StopService,
-                 PauseJob, ResumeJob, KillJob, SetJob, WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
+                             Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
+                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, AskStatus,
+                             SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob,
+                             WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
