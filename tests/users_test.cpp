@@ -198,6 +198,61 @@ TEST_F(UsersTogether, JobsBeyondTheLimitWaitAndThenRun) {
     EXPECT_EQ(second.output(), "salus: second " + why + "\nran\n");
 }
 
+TEST_F(UsersTogether, NoProcessEscapesTheLimitByTheNumberOfAJob) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-jobs-max", "2"});
+    const Home home = home_for_others(machine);
+    const auto with_number = [&](const std::string& name, int number) {
+        auto environment = home.environment;
+        environment["SALUS_JOB"] = std::to_string(number);
+        return Process(Words{home.job, "--name", name} + kJob, environment, machine.path(name + ".out"), kOther);
+    };
+    const auto number_of = [&](const std::string& name) { return machine.row(name).value("job", 0); };
+    const auto expect_unshared = [&](const std::string& name, int number) {
+        const Process job = with_number(name, number);
+        EXPECT_TRUE(eventually([&] { return job.output().find("--user-jobs-max allows no more") != std::string::npos; }))
+            << name << job.output();
+        EXPECT_TRUE(machine.row(name).empty()) << name;
+    };
+    machine.job("roots", kJob);
+    Process mine = run_as(machine, home, kOther, Words{"run", "--name", "mine", "--", home.job, "--name", "mine-1"} + kJob);
+    ASSERT_TRUE(machine.goes_on("roots") && machine.goes_on("mine-1")) << mine.output();
+    Process invents = with_number("invents", 777);
+    ASSERT_TRUE(machine.goes_on("invents")) << "it is the second job" << invents.output();
+
+    expect_unshared("invents-too", 888);
+    expect_unshared("joins-what-nobody-announced", 777);
+    expect_unshared("names-roots", number_of("roots"));
+    Process late = run_as(machine, home, kOther, {"run", "--name", "late", "--", "sleep", "1000"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("late") == "waiting"; })) << late.output();
+    expect_unshared("names-one-that-waits", number_of("late"));
+    EXPECT_EQ(machine.state_of("late"), "waiting") << "it was not started by that";
+    invents.end();
+    EXPECT_TRUE(eventually([&] { return machine.state_of("late") == "starting"; })) << late.output();
+    Process joins = with_number("joins", number_of("mine-1"));
+    EXPECT_TRUE(machine.goes_on("joins")) << "a job may have many processes" << joins.output();
+    EXPECT_EQ(number_of("joins"), number_of("mine-1"));
+}
+
+TEST_F(UsersTogether, AfterARestartJobsAtTheLimitComeBack) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-jobs-max", "1"});
+    const Home home = home_for_others(machine);
+    const std::string go = machine.path("go");
+    Process job =
+        run_as(machine, home, kOther,
+               {"run", "--name", "mine", "--", "sh", "-c",
+                home.job + " --name first --work 500 --iterations 1000000 --quiet & " + "while ! [ -e " + go +
+                    " ]; do sleep 0.02; done; exec " + home.job + " --name second --work 500 --iterations 1000000"});
+    ASSERT_TRUE(machine.goes_on("first")) << job.output();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    std::ofstream(go) << "";  // a process that the last service has not seen begins before the runner is back
+    machine.start_service();
+    EXPECT_TRUE(machine.goes_on("first")) << job.output();
+    EXPECT_TRUE(machine.goes_on("second")) << job.output();
+    EXPECT_EQ(machine.row("first")["job"], machine.row("second")["job"]);
+    EXPECT_EQ(machine.iterations("first") > 0 ? job.output().find("without sharing") : 0, std::string::npos) << job.output();
+}
+
 TEST_F(UsersTogether, SingleUsersAndGroupsHaveLimitsOfTheirOwn) {
     Machine machine({}, /*start=*/false);
     const std::string file = machine.path("salusd.toml");

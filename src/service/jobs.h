@@ -50,6 +50,7 @@ struct Job {
     std::optional<Duration> took;    ///< how long it ran, by its runner, which may have seen several services
     std::string why_unshared;        ///< what a process of it, or its runner, has said
     bool took_part = false;          ///< it has had a runner or a client
+    bool announced = false;          ///< it has had a runner, so its processes count as one job
 };
 
 struct EndedJob {

@@ -33,6 +33,8 @@ namespace {
 constexpr Duration kAcceptPause = milliseconds(500);
 /// How often the service looks whether its socket is still there. Nobody else tells it.
 constexpr Duration kLookAtSocket = seconds(1);
+/// How long after its start the service waits for the runners of the last one's jobs.
+constexpr Duration kReturnPatience = seconds(5);
 /// A flood of messages from one peer must not keep the service from the others.
 constexpr int kMessagesAtOnce = 16;
 
@@ -520,7 +522,11 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
     const UserLimits limits = limits_of(session->uid);
-    if (const std::string why = why_no_new_job(session->uid, attach.job); !why.empty()) return turn_away(why);
+    if (limits.jobs > 0 && !counts_already(*session, attach.job)) {
+        const bool may_be_announced = attach.job != 0 && os::now() - started_ < kReturnPatience;
+        if (may_be_announced) return false;  // without an answer: it tries again
+        if (const std::string why = why_no_new_job(session->uid); !why.empty()) return turn_away(why);
+    }
     wire::Attach checked = attach;
     checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
     checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
@@ -565,12 +571,29 @@ void Server::tell_limits(SharedDevice& device, unsigned uid) {
     device.shell().limit_user(UserId{uid}, {limits.jobs, limits.memory});
 }
 
-/// A process that attaches without `salus run` cannot wait to start: it is there. Empty: it may attach.
-std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) {
+// Note [Jobs that count]
+// A job that its runner has announced counts once against user-jobs-max, with all its processes. Any process can name any
+// number, so one whose job nobody has announced, or that must not start yet, counts as a job of its own. After a restart,
+// processes come back before their runners: the roster shows those that were clients; others try again until the runners had
+// time to announce their jobs.
+
+/// Whether the process belongs to a job of its user that counts already, or did under the last service.
+bool Server::counts_already(const Session& session, std::uint32_t number) {
+    const auto knows = [&](const auto& device) { return device->shell().is_orphan(session.process); };
+    if (std::ranges::any_of(devices_, knows)) return true;
+    const Job* job = jobs_.find(number);
+    if (!job || job->uid != session.uid || !job->announced) return false;
+    return !job->device || !at(*job->device).engine().starts().waits(JobId{number});
+}
+
+/// A process that no job counts for cannot wait to start: it is there. Empty: it may attach.
+std::string Server::why_no_new_job(unsigned uid) {
+    std::size_t has = 0;
+    for (const auto& [id, job] : jobs_) {
+        if (job.uid == uid) has += job.announced ? 1 : clients_of(id).size();
+    }
     const unsigned most = limits_of(uid).jobs;
-    if (job != 0 || most == 0) return "";
-    const auto has = std::ranges::count_if(jobs_, [&](const auto& entry) { return entry.second.uid == uid; });
-    if (has < static_cast<std::ptrdiff_t>(most)) return "";
+    if (has < most) return "";
     return fmt::format("user {} has {} jobs, and --user-jobs-max allows no more", uid, has);
 }
 
@@ -589,6 +612,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     take_over(job, job.runner);
     keep_again_ = true;
     job.runner_connection = connection.id;
+    job.announced = true;
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);

@@ -109,7 +109,8 @@ private:
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
     UserLimits limits_of(unsigned uid);
     void tell_limits(SharedDevice& device, unsigned uid);
-    std::string why_no_new_job(unsigned uid, std::uint32_t job);
+    bool counts_already(const Session& session, std::uint32_t job);
+    std::string why_no_new_job(unsigned uid);
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
     void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
