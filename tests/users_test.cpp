@@ -416,6 +416,38 @@ TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
     EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
 }
 
+TEST_F(UsersTogether, TheEndOfAJobWithoutAServiceIsItsUsersAndRecordedOnce) {
+    Machine machine({"--capacity", "1GiB", "--users", "all"});
+    Home home = home_for_others(machine);
+    const auto as = [&](unsigned uid) {
+        Home theirs = home;
+        theirs.environment["SALUS_STATE"] = machine.path("state-of-" + std::to_string(uid));
+        std::filesystem::create_directory(theirs.environment["SALUS_STATE"]);
+        EXPECT_EQ(::chown(theirs.environment["SALUS_STATE"].c_str(), uid, uid), 0);
+        ::chmod(theirs.environment["SALUS_STATE"].c_str(), 0700);
+        return theirs;
+    };
+    const Home others = as(kOther), thirds = as(kThird);
+    const std::string go = machine.path("go");
+    Process job =
+        run_as(machine, others, kOther,
+               {"run", "--name", "job", "--", "sh", "-c", "while ! [ -e " + go + " ]; do sleep 0.02; done; exit 5"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("job") == "starting"; })) << job.output();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    std::ofstream(go) << "";
+    EXPECT_EQ(job.wait(), 5) << job.output();
+    machine.start_service();
+    EXPECT_EQ(say_as(machine, thirds, kThird, {"run", "--", "true"}).status, 0);
+    for (int i = 0; i < 2; ++i) {
+        const nlohmann::json known = json_as(machine, others, kOther, {"history", "--json"});
+        ASSERT_EQ(known.size(), 1u) << known;
+        EXPECT_EQ(known[0]["runs"], 1);
+        EXPECT_EQ(known[0]["status"], 5);
+    }
+    EXPECT_EQ(json_as(machine, thirds, kThird, {"history", "--json"}).size(), 1u) << "its own";
+}
+
 TEST_F(UsersTogether, EachUserSeesTheTraceAsTheJobs) {
     for (const bool only_numbers : {false, true}) {
         Machine machine({"--capacity", "1GiB", "--users", "all", "--show-others", only_numbers ? "numbers" : "all"});

@@ -28,6 +28,7 @@
 #include "cli/service_link.h"
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
+#include "cli/untold_runs.h"
 #include "history/command.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
@@ -95,6 +96,7 @@ public:
         if (const auto failure = why_not_runnable(arguments_.command.front())) throw *failure;
         look_at_python();
         announce();
+        if (connection_) tell_untold(whose_, socket_);
         if (arguments_.detach) {
             if (!go_to_background()) return 0;
         }
@@ -155,9 +157,9 @@ private:
         message.runs = child_ > 0 ? 1 : 0;
         message.waited = waits_ ? 1 : 0;
         std::error_code error;
-        const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
-        message.command_key = keys.command;
-        message.program_key = keys.program;
+        keys_ = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
+        message.command_key = keys_.command;
+        message.program_key = keys_.program;
         message.weight = arguments_.weight;
         message.priority = arguments_.priority;
         message.command = wire::Text<148>(history::text_of(arguments_.command));
@@ -350,11 +352,24 @@ private:
         return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     }
 
-    /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards.
+    /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards. If none runs,
+    /// the next one records it.
     void tell_end(const os::Exit& end) {
-        if (!connection_) return;
-        if (!wire::send(connection_.get(), wire::Ended{status_of(end), os::now_ns() - started_ns_})) return;
-        os::readable_within(connection_.get(), kEndPatience);
+        if (job_ == 0) return;  // no service has ever heard of it
+        const std::uint64_t took_ns = os::now_ns() - started_ns_;
+        if (!connection_) try_to_announce(/*may_start=*/false);  // it may be back by now
+        if (connection_ && wire::send(connection_.get(), wire::Ended{status_of(end), took_ns})) {
+            os::readable_within(connection_.get(), kEndPatience);
+            return;
+        }
+        history::Run run;
+        run.keys = keys_;
+        run.command = history::text_of(arguments_.command);
+        run.took = {static_cast<std::int64_t>(took_ns)};
+        run.ended_at_s = os::unix_time_s();
+        run.status = status_of(end);
+        const Result<bool> left = leave_untold(whose_, socket_, run);
+        if (!left) complain("the history will lack this run: " + left.error());
     }
 
     /// The exit status as a shell reports it.
@@ -403,6 +418,7 @@ private:
     std::string why_no_adaptor_;  ///< if it is Python
     std::string preload_;         ///< for LD_PRELOAD
     std::string why_no_shim_;     ///< if there is a GPU
+    history::CommandKeys keys_;
     bool waits_ = false;  ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;

@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "core/placement.h"
+#include "history/untold.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/places.h"
@@ -89,6 +90,7 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     server->lock_ = std::move(lock).value();
     server->state_lock_ = std::move(state_lock).value();
     server->is_users_own_ = options.socket == os::user_socket();
+    server->record_untold_of_owner();
     for (const auto& device : server->devices_) {
         server->offer_mps(*device, {});
         device->find_mps_of_earlier_service();
@@ -452,6 +454,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
         return note_unshared(connection.peer, *unshared), false;
+    if (const auto* end = std::get_if<wire::UntoldEnd>(&received.message))
+        return record_untold(connection.peer.uid, *end), true;
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
     refuse(connection, "an unexpected message");
     return false;
@@ -671,6 +675,25 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status, use});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);
+}
+
+void Server::record_untold(unsigned uid, const wire::UntoldEnd& end) {
+    const Duration took{static_cast<std::int64_t>(end.took_ns)};
+    const std::string command(end.command.view());
+    history_.record_untold({uid, {end.command_key, end.program_key}, command, {}, took, end.ended_unix_s, end.status});
+    log_of_peer(LogLevel::kInfo, "a job of user {} ended with status {} while no service ran: {}", uid, end.status, command);
+}
+
+/// What this user's `salus run` left while no service ran here. Other users' tell it when they next come.
+void Server::record_untold_of_owner() {
+    const auto is_for_us = [&](const std::string& service) {
+        return service == options_.socket || (is_users_own_ && service == history::kUsersOwn);
+    };
+    for (history::UntoldRun& untold : history::take_untold(options_.state, is_for_us)) {
+        untold.run.uid = ::getuid();
+        log(LogLevel::kInfo, "a job ended with status {} while no service ran: {}", untold.run.status, untold.run.command);
+        history_.record_untold(untold.run);
+    }
 }
 
 void Server::close(std::uint32_t id) {

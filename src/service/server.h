@@ -115,6 +115,8 @@ private:
     bool hurry(std::uint32_t job);
     void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
+    void record_untold(unsigned uid, const wire::UntoldEnd& end);
+    void record_untold_of_owner();
     void close(std::uint32_t id);
     ClientOn find(const ClientHandle& handle);
     ClientOn client_of(const Connection& connection);

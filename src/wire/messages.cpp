@@ -34,6 +34,8 @@ bool text_is_clean(const T& message) {
         return clean(message.device) && clean(message.gpu);
     } else if constexpr (std::is_same_v<T, ClearHistory>) {
         return clean(message.part);
+    } else if constexpr (std::is_same_v<T, UntoldEnd>) {
+        return clean(message.command);
     } else if constexpr (requires { message.name; }) return clean(message.name);
     else if constexpr (requires { message.why; }) return clean(message.why);
     else if constexpr (requires { message.job.name; }) return clean(message.job.name);

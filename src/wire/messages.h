@@ -230,6 +230,17 @@ struct Ended {
     std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
     std::uint64_t took_ns = 0;  ///< the whole time; a service may have started in between and not know it
 };
+/// A run whose end no service was there to record (history/untold.h). Several may come on one connection; nothing answers.
+struct UntoldEnd {
+    static constexpr std::uint16_t kType = 49;
+    std::int32_t status = 0;  ///< as in Ended
+    std::uint32_t unused = 0;
+    std::uint64_t took_ns = 0;
+    double ended_unix_s = 0;
+    std::uint64_t command_key = 0;  ///< as in Run
+    std::uint64_t program_key = 0;
+    Text<148> command;
+};
 // Commands: one or several per connection. The service answers each with Answer.
 
 /// A job, by number or by name. A name must belong to one job only.
@@ -317,7 +328,7 @@ struct Answer {
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
-                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, AskStatus,
+                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, UntoldEnd, AskStatus,
                              SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob,
                              WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 

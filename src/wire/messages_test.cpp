@@ -59,6 +59,9 @@ auto fields(const Waits& m) {
     return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job, m.user_jobs_max, m.user_memory_max);
 }
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
+auto fields(const UntoldEnd& m) {
+    return std::tuple(m.status, m.took_ns, m.ended_unix_s, m.command_key, m.program_key, shown(m.command));
+}
 auto fields(const AskStatus&) { return std::tuple(); }
 auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
 auto fields(const FlushTrace&) { return std::tuple(); }
@@ -132,6 +135,7 @@ std::vector<Message> examples() {
             Interrupted{},
             Unshared{3, Text<160>("torch.distributed")},
             Ended{-9, kLarge},
+            UntoldEnd{130, 0, kLarge, 1.5e9, kLarge + 1, kLarge + 2, Text<148>("python train.py")},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
             FlushTrace{},
@@ -276,6 +280,7 @@ std::vector<Place> texts() {
             {Run{}, kBodyAt + offsetof(Run, name), 64},
             {Run{}, kBodyAt + offsetof(Run, log), 256},
             {Run{}, kBodyAt + offsetof(Run, command), 148},
+            {UntoldEnd{}, kBodyAt + offsetof(UntoldEnd, command), 148},
             {ClearHistory{}, kBodyAt + offsetof(ClearHistory, part), 256},
             {SetPolicy{}, kBodyAt + offsetof(SetPolicy, name), 32},
             {Waits{}, kBodyAt + offsetof(Waits, state), 16},
