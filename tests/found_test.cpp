@@ -1,6 +1,7 @@
 // Where the service is, for each tool and each job: Note [Where the service is] in os/places.cpp.
 #include "tests/places_fixture.h"
 
+
 namespace salus::test {
 namespace {
 
@@ -66,6 +67,23 @@ TEST_F(Found, ALogoutLosesNeitherServiceNorJobs) {
     EXPECT_TRUE(goes_on("first", session()));
     EXPECT_TRUE(goes_on("second", session()));
     for (const Process* job : {&first, &second}) EXPECT_TRUE(has_always_shared(*job)) << job->output();
+    EXPECT_TRUE(one_service_is_left());
+}
+
+// For up to a second the service listens nowhere. Its lock shows that it runs.
+TEST_F(Found, CommandsFollowTheServiceAtALogout) {
+    Process job = run("job");
+    ASSERT_TRUE(goes_on("job")) << job.output();
+    for (int i = 0; i < 3; ++i) {
+        log_in();
+        ASSERT_TRUE(eventually_at(in_session()));
+        log_out();
+        Process asks = salus({"ps"}, session());
+        EXPECT_EQ(asks.wait(), 0) << asks.output();
+        EXPECT_NE(asks.output().find("job"), std::string::npos) << asks.output();
+        EXPECT_EQ(socket_of(status()), in_tmp());
+    }
+    EXPECT_TRUE(goes_on("job"));
     EXPECT_TRUE(one_service_is_left());
 }
 

@@ -22,7 +22,7 @@ constexpr Duration kPatience = seconds(2);
 }  // namespace
 
 HistoryPlace place_of_history() {
-    const os::Service service = os::find_service();
+    const os::Service service = find_service_on_its_way();
     if (service.connection) tell_untold(service.whose, service.socket);
     std::string state = os::default_state_directory();
     const Result<Status> status = ask_status();

@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -116,11 +119,13 @@ Service ServiceFinder::users_own() const {
     Service found = service_at(Whose::kOwn, user_socket_in(runtime_directories_));
     if (found.connection) return found;
     const std::string elsewhere = socket_of_holder();
-    if (elsewhere.empty() || elsewhere == found.socket) return found;
-    Service moved = service_at(Whose::kOwn, elsewhere);
-    if (!moved.connection) return found;
-    moved.socket = found.socket;
-    return moved;
+    if (!elsewhere.empty() && elsewhere != found.socket) {
+        Service moved = service_at(Whose::kOwn, elsewhere);
+        moved.socket = found.socket;
+        if (moved.connection) return moved;
+    }
+    found.is_on_its_way = found.is_absent && is_state_held();
+    return found;
 }
 
 /// Empty: there is none, or it cannot be trusted.
@@ -129,6 +134,14 @@ std::string ServiceFinder::socket_of_holder() const {
     if (why_distrusted(lock)) return {};
     const Result<std::string> path = read_file(lock);
     return path && path.value().starts_with('/') ? path.value() : std::string();
+}
+
+/// Whether a service holds the lock of the state directory.
+bool ServiceFinder::is_state_held() const {
+    const std::string path = lock_in(state_);
+    if (why_distrusted(path)) return false;
+    const Descriptor lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 Service find_service() { return ServiceFinder().find(); }

@@ -26,6 +26,7 @@ struct Service {
     Result<Descriptor> connection;  ///< as of connect_to()
     bool is_absent = false;         ///< nothing listens there, now
     bool may_come = false;          ///< ... and nobody has stopped the machine's service for good
+    bool is_on_its_way = false;     ///< ... but the user's own runs, and listens in a moment: it starts, or had to move
 };
 
 /// Knows the environment as it was when it was made: a job's threads may change it at any time.
@@ -39,6 +40,7 @@ public:
 private:
     Service users_own() const;
     std::string socket_of_holder() const;
+    bool is_state_held() const;
 
     std::string named_;                             ///< empty: by the rule
     std::vector<std::string> runtime_directories_;  ///< where the user's may be
