@@ -112,6 +112,7 @@ std::string own_directory() {
 }
 
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
+    if (const Result<bool> claimed = os::claim_state_directory(); !claimed) return StartFailure{claimed.error()};
     const std::string state = os::default_state_directory();
     if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";

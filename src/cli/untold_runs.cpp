@@ -37,6 +37,7 @@ wire::UntoldEnd message_of(const history::Run& run) {
 }  // namespace
 
 Result<bool> leave_untold(os::Whose whose, const std::string& socket, const history::Run& run) {
+    if (const Result<bool> claimed = os::claim_state_directory(); !claimed) return claimed;
     return history::keep_untold(os::default_state_directory(), name_of_file(0), {name_of(whose, socket), run});
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "os/file.h"
+#include "os/machine.h"
 #include "os/socket.h"
 #include "os/trust.h"
 
@@ -155,9 +156,49 @@ std::string user_directory(const char* name, const char* below_home) {
     return directory_without_home();
 }
 
+// Note [State of several machines]
+// A home directory may be shared by several machines, each with a service of its own: with its own trace, roster, lock and
+// numbers of jobs, and a history, because its device is another one. The directory `salus` belongs to the machine that has
+// used it first, which the file `machine` there names; another machine uses `salus/on-HOST`. So a machine that is the only
+// one keeps the directory, with all that is there from before this file was written.
+namespace {
+
+std::string users_state_directory() { return user_directory("XDG_STATE_HOME", "/.local/state"); }
+std::string mark_in(const std::string& directory) { return directory + "/machine"; }
+
+/// Nothing: no machine has claimed it, or it cannot be trusted, which whoever uses it will say.
+std::optional<Machine> owner_of_state(const std::string& directory) {
+    const std::string mark = mark_in(directory);
+    if (why_distrusted(mark)) return std::nullopt;
+    const Result<std::string> text = read_file(mark);
+    return text ? std::optional(machine_in(text.value())) : std::nullopt;
+}
+
+}  // namespace
+
 std::string default_state_directory() {
-    const auto named = variable("SALUS_STATE");
-    return named ? absolute_path(*named) : user_directory("XDG_STATE_HOME", "/.local/state");
+    if (const auto named = variable("SALUS_STATE")) return absolute_path(*named);
+    const std::string directory = users_state_directory();
+    const std::optional<Machine> owner = owner_of_state(directory);
+    const Machine here = this_machine();
+    return !owner || is_same(*owner, here) ? directory : directory + "/on-" + here.host;
+}
+
+Result<bool> claim_state_directory() {
+    if (variable("SALUS_STATE")) return false;
+    const std::string directory = users_state_directory(), mark = mark_in(directory);
+    const Result<bool> made = make_private_directory(directory);
+    if (!made) return made;
+    const Machine here = this_machine();
+    const std::optional<Machine> owner = owner_of_state(directory);
+    if (owner && (!is_same(*owner, here) || text_of(*owner) == text_of(here))) return false;
+    const std::string draft = mark + "." + here.host + "." + std::to_string(::getpid());
+    const Result<Written> written = write_file(draft, text_of(here));
+    if (!written) return Error{written.error()};
+    // Of several machines that come at once, one succeeds. The mark of this machine is renewed: it has started again.
+    const bool claimed = owner ? ::rename(draft.c_str(), mark.c_str()) == 0 : ::link(draft.c_str(), mark.c_str()) == 0;
+    ::unlink(draft.c_str());
+    return claimed;
 }
 
 }  // namespace salus::os

@@ -55,7 +55,11 @@ std::string lock_in(const std::string& state_directory);
 
 /// The directory of Salus below the one that the variable names, else below the user's home, else in /tmp.
 std::string user_directory(const char* variable, const char* below_home);
-/// Where a service keeps trace, logs and history unless told otherwise: $SALUS_STATE, else the user's.
+/// Where a service keeps trace, logs and history unless told otherwise: $SALUS_STATE, else the user's on this machine:
+/// Note [State of several machines].
 std::string default_state_directory();
+/// From now on, the user's state directory is that of this machine, unless it is another one's already. For whoever writes
+/// to the default one; an error is one line.
+Result<bool> claim_state_directory();
 
 }  // namespace salus::os
