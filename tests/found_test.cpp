@@ -1,6 +1,10 @@
 // Where the service is, for each tool and each job: Note [Where the service is] in os/places.cpp.
 #include "tests/places_fixture.h"
 
+#include <sys/file.h>
+
+#include "os/machine.h"
+
 namespace salus::test {
 namespace {
 
@@ -67,6 +71,71 @@ TEST_F(Found, ALogoutLosesNeitherServiceNorJobs) {
     EXPECT_TRUE(goes_on("second", session()));
     for (const Process* job : {&first, &second}) EXPECT_TRUE(has_always_shared(*job)) << job->output();
     EXPECT_TRUE(one_service_is_left());
+}
+
+// For up to a second the service listens nowhere. Its lock shows that it runs.
+TEST_F(Found, CommandsFollowTheServiceAtALogout) {
+    Process job = run("job");
+    ASSERT_TRUE(goes_on("job")) << job.output();
+    for (int i = 0; i < 3; ++i) {
+        log_in();
+        ASSERT_TRUE(eventually_at(in_session()));
+        log_out();
+        Process asks = salus({"ps"}, session());
+        EXPECT_EQ(asks.wait(), 0) << asks.output();
+        EXPECT_NE(asks.output().find("job"), std::string::npos) << asks.output();
+        EXPECT_EQ(socket_of(status()), in_tmp());
+    }
+    EXPECT_TRUE(goes_on("job"));
+    EXPECT_TRUE(one_service_is_left());
+}
+
+TEST_F(Found, EachMachineOfAHomeDirectoryHasAStateOfItsOwn) {
+    const std::string state = home() + "/.local/state/salus";
+    const auto state_now = [&] { return status().value("/service/state"_json_pointer, ""); };
+    const auto end_service = [&] {
+        ASSERT_EQ(salus({"stop", "--force"}).wait(), 0);
+        ASSERT_TRUE(eventually([&] { return services().empty(); }));
+    };
+    // As an earlier version has left it: no machine has claimed it.
+    ASSERT_EQ(salus({"start"}).wait(), 0);
+    EXPECT_EQ(salus({"run", "--", "sh", "-c", ": amber"}).wait(), 0);
+    end_service();
+    ASSERT_TRUE(std::filesystem::remove(state + "/machine"));
+    ASSERT_EQ(salus({"start"}).wait(), 0);
+    EXPECT_EQ(state_now(), state);
+    Process history = salus({"history"});
+    EXPECT_EQ(history.wait(), 0);
+    EXPECT_NE(history.output().find(": amber"), std::string::npos) << "nothing is lost: " << history.output();
+    end_service();
+    EXPECT_TRUE(std::filesystem::exists(state + "/machine"));
+
+    // Now another machine's.
+    const auto claim = [&](const std::string& machine) {
+        std::ofstream(state + "/machine") << machine;
+        ASSERT_EQ(::chown((state + "/machine").c_str(), kUser, kUser), 0);
+        ::chmod((state + "/machine").c_str(), 0600);
+    };
+    claim("host=elsewhere id=0123456789abcdef boot=another\n");
+    const int lock = ::open((state + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0) << "its service runs";
+    const std::string theirs = text_of(state + "/trace");
+    Process job = run("job");
+    ASSERT_TRUE(goes_on("job")) << job.output();
+    EXPECT_EQ(state_now(), state + "/on-" + os::this_machine().host);
+    EXPECT_EQ(text_of(state + "/trace"), theirs);
+    EXPECT_EQ(text_of(state + "/machine"), "host=elsewhere id=0123456789abcdef boot=another\n");
+    EXPECT_EQ(salus({"kill", "job"}).wait(), 0);
+    end_service();
+    ::close(lock);
+
+    // This machine again, after it has started again.
+    os::Machine before = os::this_machine();
+    before.boot = "earlier";
+    claim(os::text_of(before));
+    ASSERT_EQ(salus({"start"}).wait(), 0);
+    EXPECT_EQ(state_now(), state);
+    EXPECT_EQ(text_of(state + "/machine"), os::text_of(os::this_machine()));
 }
 
 // A variable that names another directory: only the lock of the state directory leads there.

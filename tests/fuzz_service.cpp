@@ -243,7 +243,7 @@ private:
             case 11: return command();
             case 12:
             case 13: current_ = input_.below(peers_.size()); return;
-            case 14: return run();
+            case 14: return input_.byte() % 4 == 0 ? untold_end() : run();
             case 15: peer().client.reset(); return;
             case 16: return wait();
             case 17:
@@ -420,6 +420,17 @@ private:
         wire::send(connected.ours.get(), message);
         step();
         wire::receive(connected.ours.get());
+    }
+
+    void untold_end() {
+        wire::UntoldEnd end;
+        end.status = static_cast<std::int8_t>(input_.byte());
+        end.took_ns = input_.figure();
+        end.ended_unix_s = static_cast<double>(input_.figure());
+        end.command_key = input_.byte() % 3;
+        end.command = wire::Text<148>(input_.text(input_.below(8)));
+        client().say(end);
+        step();
     }
 
     void run() {

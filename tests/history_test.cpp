@@ -1,4 +1,5 @@
 // What earlier runs of a command tell of the next, with real processes.
+#include "history/command.h"
 #include "tests/processes_fixture.h"
 
 namespace salus::test {
@@ -323,6 +324,89 @@ TEST(HistoryFile, ThatIsBrokenIsSetAsideAndTheServiceRuns) {
     Process list = machine.salus({"history"});
     EXPECT_EQ(list.wait(), 0);
     EXPECT_NE(list.output().find("--iterations 3"), std::string::npos) << list.output();
+}
+
+// A service at a named place is nobody's to start but an administrator's.
+TEST_F(History, TheEndOfAJobWhileNoServiceRunsIsRecordedByTheNext) {
+    const std::string socket = machine_.path("named/socket"), state = machine_.path("named-state"), go = machine_.path("go");
+    machine_.also = {{"SALUS_SOCKET", socket}, {"SALUS_STATE", state}};
+    const auto start_named = [&](int number) {
+        Process service({SALUSD_BINARY, "--config", "/dev/null", "--capacity", "1GiB", "--device", "host", "--socket",
+                         socket, "--state", state},
+                        {}, machine_.path("named-" + std::to_string(number) + ".log"));
+        EXPECT_TRUE(eventually([&] { return os::connect_to(socket).ok(); })) << service.output();
+        return service;
+    };
+    std::ofstream(go) << "";
+    const std::string waits = "while ! [ -e " + go + " ]; do sleep 0.02; done; exit ";
+    const Words command = {"run", "--", "sh", "-c", waits + "$(cat " + machine_.path("status") + ")"};
+    std::ofstream(machine_.path("status")) << "0";
+    Process service = start_named(0);
+    Process first = machine_.salus(command);
+    EXPECT_EQ(first.wait(), 0) << first.output();
+    ASSERT_EQ(listed().size(), 1u);
+
+    std::filesystem::remove(go);
+    std::ofstream(machine_.path("status")) << "3";
+    Process second = machine_.salus(command);
+    ASSERT_TRUE(eventually([&] {
+        const auto status = cli::ask_status(socket);
+        return status && status.value().jobs.size() == 1;
+    }));
+    service.signal(SIGKILL);
+    service.wait();
+    std::ofstream(go) << "";
+    EXPECT_EQ(second.wait(), 3) << second.output();
+    const auto left = [&] {
+        std::error_code error;
+        return std::distance(std::filesystem::directory_iterator(state + "/ended", error), {});
+    };
+    EXPECT_EQ(left(), 1);
+    for (int i = 1; i <= 2; ++i) {
+        service = start_named(i);
+        const json known = listed();
+        ASSERT_EQ(known.size(), 1u) << known;
+        EXPECT_EQ(known[0]["runs"], 2) << "once, whatever ends afterwards";
+        EXPECT_EQ(known[0]["status"], 3);
+        EXPECT_EQ(left(), 0);
+        service.signal(SIGTERM);
+        service.wait();
+    }
+
+    // The service was back before the job ended there: the next job tells it.
+    service = start_named(3);
+    std::filesystem::create_directories(state + "/ended");
+    std::ofstream(state + "/ended/late") << "service " << socket
+                                         << "\nstatus 4\ntook_ns 5000000000\nended_unix_s 1700000000\ncommand_key 77\n"
+                                            "program_key 78\ncommand late.py\n";
+    ::chmod((state + "/ended/late").c_str(), 0600);
+    EXPECT_EQ(machine_.salus({"run", "--", "true"}).wait(), 0);
+    EXPECT_EQ(left(), 0);
+    const json known = listed();
+    ASSERT_EQ(known.size(), 3u) << known;
+    EXPECT_EQ(known[2]["command"], "late.py");
+    EXPECT_EQ(known[2]["took_s"], 5.0);
+}
+
+// What is known of a command stays: an end that nobody saw tells no length.
+TEST_F(History, AnEndWithoutAServiceKeepsTheLengthThatIsKnown) {
+    run_to_end("train", "--work 500 --iterations 60");
+    const json before = listed();
+    machine_.service().signal(SIGTERM);
+    machine_.service().wait();
+    std::filesystem::create_directories(machine_.state() + "/ended");
+    const std::string file = machine_.state() + "/ended/one";
+    const auto keys = history::keys_of({machine_.path("train")}, std::filesystem::current_path().string());
+    std::ofstream(file) << "service own\nstatus 0\ntook_ns 9000000000\nended_unix_s 1700000000\ncommand_key " << keys.command
+                        << "\nprogram_key " << keys.program << "\ncommand train\n";
+    ::chmod(file.c_str(), 0600);
+    machine_.start_service();
+    EXPECT_FALSE(std::filesystem::exists(file));
+    const json known = listed();
+    ASSERT_EQ(known.size(), 1u);
+    EXPECT_EQ(known[0]["runs"], 2);
+    for (const char* key : {"iterations", "iteration_s", "persistent", "ephemeral", "took_s"})
+        EXPECT_EQ(known[0][key], before[0][key]) << key;
 }
 
 }  // namespace

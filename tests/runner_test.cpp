@@ -61,7 +61,7 @@ TEST_F(Runner, AsksTheServiceNothingWhileItsJobRuns) {
     wire::Received received = wire::receive(runner.get());
     ASSERT_TRUE(std::holds_alternative<wire::Run>(received.message)) << received.why;
     ASSERT_TRUE(wire::send(runner.get(), wire::Running{7, wire::Text<16>("host"), {}, {}}));
-    const wire::Waits waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), wire::Text<64>("other"), 3};
+    const wire::Waits waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), wire::Text<64>("other"), 3, 0, 0};
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(wire::send(runner.get(), waits));
     EXPECT_TRUE(says(job, "salus: mine waits for its turn, after other (job 3)\n")) << job.output();
     sleep_s(1.2);  // what asks twice a second has asked by then
@@ -122,13 +122,17 @@ TEST_F(Runner, StartsItsCommandWhenItIsToldTo) {
     const auto first = announced();
     ASSERT_TRUE(first);
     EXPECT_EQ(first->waited, 0u);
-    EXPECT_TRUE(says(job, "salus: mine waits for memory on the GPU\n"));
+    const wire::Waits why{wire::Text<16>("waiting"), wire::Text<32>("memory"), wire::Text<64>("other"), 3, 0, 0};
+    ASSERT_TRUE(wire::send(runner.get(), why));
+    const std::string said = "salus: mine waits for memory on the GPU, to start; other (job 3) holds most\n";
+    EXPECT_TRUE(says(job, said)) << job.output();
     runner.reset();  // this service goes away
     const auto second = announced();
     ASSERT_TRUE(second) << "it looks for the next service";
     EXPECT_EQ(second->job, 7u);
     EXPECT_EQ(second->runs, 0u);
     EXPECT_EQ(second->waited, 1u);
+    ASSERT_TRUE(wire::send(runner.get(), why));
     sleep_s(0.3);  // longer than it takes to try again
     EXPECT_FALSE(service.accept()) << "it asks again and again";
     EXPECT_FALSE(std::filesystem::exists(machine_.path("started")));
@@ -137,7 +141,7 @@ TEST_F(Runner, StartsItsCommandWhenItIsToldTo) {
     runner.reset();
     EXPECT_EQ(job.wait(), 0);
     EXPECT_TRUE(std::filesystem::exists(machine_.path("started")));
-    EXPECT_EQ(job.output(), "salus: mine waits for memory on the GPU\n") << "once";
+    EXPECT_EQ(job.output(), said) << "once";
 }
 
 TEST_F(Runner, AJobThatSharesAgainIsNotSaidToRunWithoutSharing) {
@@ -208,7 +212,7 @@ TEST_F(Runner, ItsLineDoesNotStandBehindAProgressBar) {
     EXPECT_TRUE(std::holds_alternative<wire::Run>(wire::receive(runner.get()).message));
     ASSERT_TRUE(wire::send(runner.get(), wire::Running{7, wire::Text<16>("host"), {}, {}}));
     ASSERT_TRUE(shows("50%|###   |")) << seen;
-    ASSERT_TRUE(wire::send(runner.get(), wire::Waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), {}, 0}));
+    ASSERT_TRUE(wire::send(runner.get(), wire::Waits{wire::Text<16>("waiting"), wire::Text<32>("turn"), {}, 0, 0, 0}));
     EXPECT_TRUE(shows("50%|###   |" + std::string(39, ' ') + "\rsalus: mine waits for its turn\r\n")) << seen;
     ::kill(child, SIGTERM);
     EXPECT_TRUE(eventually([&] { return ::waitpid(child, nullptr, WNOHANG) == child; }));

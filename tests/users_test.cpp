@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include "os/user.h"
+
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -180,7 +182,7 @@ TEST_F(UsersTogether, JobsBeyondTheLimitWaitAndThenRun) {
     Process second = run_as(machine, home, kOther, {"run", "--name", "second", "--", "echo", "ran"});
     ASSERT_TRUE(eventually([&] { return machine.state_of("second") == "waiting"; })) << second.output();
     EXPECT_EQ(machine.row("second").value("start_waits_for", ""), "user-jobs");
-    const std::string why = "waits: as many jobs of its user run as one user may have";
+    const std::string why = "waits: as many jobs of its user run as that user may have (1)";
     EXPECT_NE(say_as(machine, home, kOther, {"ps"}).output.find(why), std::string::npos);
     EXPECT_EQ(say_as(machine, home, kThird, {"run", "--", "true"}).status, 0) << "another user does not wait";
     EXPECT_EQ(machine.salus({"run", "--", "true"}).wait(), 0) << "nor does root";
@@ -194,6 +196,130 @@ TEST_F(UsersTogether, JobsBeyondTheLimitWaitAndThenRun) {
     EXPECT_EQ(say_as(machine, home, kOther, {"kill", "first"}).status, 0);
     EXPECT_EQ(second.wait(), 0) << second.output();
     EXPECT_EQ(second.output(), "salus: second " + why + "\nran\n");
+}
+
+TEST_F(UsersTogether, NoProcessEscapesTheLimitByTheNumberOfAJob) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-jobs-max", "2"});
+    const Home home = home_for_others(machine);
+    const auto with_number = [&](const std::string& name, int number) {
+        auto environment = home.environment;
+        environment["SALUS_JOB"] = std::to_string(number);
+        return Process(Words{home.job, "--name", name} + kJob, environment, machine.path(name + ".out"), kOther);
+    };
+    const auto number_of = [&](const std::string& name) { return machine.row(name).value("job", 0); };
+    const auto expect_unshared = [&](const std::string& name, int number) {
+        const Process job = with_number(name, number);
+        EXPECT_TRUE(eventually([&] { return job.output().find("--user-jobs-max allows no more") != std::string::npos; }))
+            << name << job.output();
+        EXPECT_TRUE(machine.row(name).empty()) << name;
+    };
+    machine.job("roots", kJob);
+    Process mine = run_as(machine, home, kOther, Words{"run", "--name", "mine", "--", home.job, "--name", "mine-1"} + kJob);
+    ASSERT_TRUE(machine.goes_on("roots") && machine.goes_on("mine-1")) << mine.output();
+    Process invents = with_number("invents", 777);
+    ASSERT_TRUE(machine.goes_on("invents")) << "it is the second job" << invents.output();
+
+    expect_unshared("invents-too", 888);
+    expect_unshared("joins-what-nobody-announced", 777);
+    expect_unshared("names-roots", number_of("roots"));
+    Process late = run_as(machine, home, kOther, {"run", "--name", "late", "--", "sleep", "1000"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("late") == "waiting"; })) << late.output();
+    expect_unshared("names-one-that-waits", number_of("late"));
+    EXPECT_EQ(machine.state_of("late"), "waiting") << "it was not started by that";
+    invents.end();
+    EXPECT_TRUE(eventually([&] { return machine.state_of("late") == "starting"; })) << late.output();
+    Process joins = with_number("joins", number_of("mine-1"));
+    EXPECT_TRUE(machine.goes_on("joins")) << "a job may have many processes" << joins.output();
+    EXPECT_EQ(number_of("joins"), number_of("mine-1"));
+}
+
+TEST_F(UsersTogether, AfterARestartJobsAtTheLimitComeBack) {
+    Machine machine({"--capacity", "1GiB", "--users", "all", "--user-jobs-max", "1"});
+    const Home home = home_for_others(machine);
+    const std::string go = machine.path("go");
+    Process job =
+        run_as(machine, home, kOther,
+               {"run", "--name", "mine", "--", "sh", "-c",
+                home.job + " --name first --work 500 --iterations 1000000 --quiet & " + "while ! [ -e " + go +
+                    " ]; do sleep 0.02; done; exec " + home.job + " --name second --work 500 --iterations 1000000"});
+    ASSERT_TRUE(machine.goes_on("first")) << job.output();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    std::ofstream(go) << "";  // a process that the last service has not seen begins before the runner is back
+    machine.start_service();
+    EXPECT_TRUE(machine.goes_on("first")) << job.output();
+    EXPECT_TRUE(machine.goes_on("second")) << job.output();
+    EXPECT_EQ(machine.row("first")["job"], machine.row("second")["job"]);
+    EXPECT_EQ(machine.iterations("first") > 0 ? job.output().find("without sharing") : 0, std::string::npos) << job.output();
+}
+
+TEST_F(UsersTogether, SingleUsersAndGroupsHaveLimitsOfTheirOwn) {
+    Machine machine({}, /*start=*/false);
+    const std::string file = machine.path("salusd.toml");
+    const auto configure = [&](const std::string& tables) {
+        std::ofstream(file) << "capacity = \"1GiB\"\ndevice = \"host\"\nusers = \"all\"\nuser-jobs-max = 1\n" << tables;
+    };
+    const std::string other = std::to_string(kOther);
+    configure("[user." + other + "]\njobs-max = 2\nweight-max = 3\n");
+    const Process service({SALUSD_BINARY, "--config", file, "--socket", machine.socket(), "--state", machine.state()}, {},
+                          machine.path("salusd.log"));
+    ASSERT_TRUE(eventually([&] { return os::connect_to(machine.socket()).ok(); })) << service.output();
+    const Home home = home_for_others(machine);
+    const auto run_named = [&](const std::string& name, unsigned uid) {
+        return run_as(machine, home, uid, {"run", "--name", name, "--", "sleep", "1000"});
+    };
+    const auto is = [&](const std::string& name, const std::string& state) {
+        return eventually([&] { return machine.state_of(name) == state; });
+    };
+    Process one = run_named("one", kOther), two = run_named("two", kOther);
+    ASSERT_TRUE(is("one", "starting") && is("two", "starting"));
+    Process three = run_named("three", kOther);
+    ASSERT_TRUE(is("three", "waiting"));
+    EXPECT_EQ(machine.row("three").value("user_jobs_max", 0), 2);
+    EXPECT_TRUE(eventually([&] {
+        return three.output() == "salus: three waits: as many jobs of its user run as that user may have (2)\n";
+    })) << three.output();
+    Process theirs = run_named("theirs", kThird);
+    ASSERT_TRUE(is("theirs", "starting"));
+    Process late = run_named("late", kThird);
+    ASSERT_TRUE(is("late", "waiting"));
+    EXPECT_EQ(machine.row("late").value("user_jobs_max", 0), 1);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--weight", "4", "--", "true"}).output,
+              "salus: this service allows a weight of at most 3 (user-weight-max); got 4\n");
+
+    const auto reload = [&](int status) {
+        Process reloads = machine.salus({"reload"});
+        EXPECT_EQ(reloads.wait(), status) << reloads.output();
+        return reloads.output();
+    };
+    configure("[user.nobody-of-us]\njobs-max = 9\n");
+    EXPECT_EQ(reload(1), "salus: " + file + ": [user.nobody-of-us]: there is no user 'nobody-of-us'; nothing is changed\n");
+    Process checks({SALUSD_BINARY, "--config", file, "--check"}, {}, machine.path("check.out"));
+    EXPECT_EQ(checks.wait(), 2);
+    EXPECT_EQ(checks.output(), "salusd: " + file + ": [user.nobody-of-us]: there is no user 'nobody-of-us'\n");
+    EXPECT_EQ(machine.state_of("three"), "waiting");
+    configure("[user." + other + "]\njobs-max = 3\n[user." + std::to_string(kThird) + "]\njobs-max = 0\n");
+    EXPECT_EQ(reload(0), "changed: limits of single users\n");
+    EXPECT_TRUE(is("three", "starting") && is("late", "starting")) << "at once";
+    Process replay = machine.salus({"trace", "--replay"});
+    EXPECT_EQ(replay.wait(), 0) << replay.output();
+}
+
+// The groups of a user are those of the machine's database, which a test cannot change: it takes a user who has some.
+TEST_F(UsersTogether, AGroupHasALimitOfItsOwn) {
+    const auto daemon = os::user_called("daemon");
+    if (!daemon || !os::groups_of_user(*daemon)) GTEST_SKIP() << "there is no user 'daemon'";
+    Machine machine({}, /*start=*/false);
+    const std::string file = machine.path("salusd.toml");
+    std::ofstream(file) << "capacity = \"1GiB\"\ndevice = \"host\"\nusers = \"all\"\nuser-weight-max = 1\n[group.\""
+                        << os::groups_of_user(*daemon)->front() << "\"]\nweight-max = 7\n";
+    const Process service({SALUSD_BINARY, "--config", file, "--socket", machine.socket(), "--state", machine.state()}, {},
+                          machine.path("salusd.log"));
+    ASSERT_TRUE(eventually([&] { return os::connect_to(machine.socket()).ok(); })) << service.output();
+    const Home home = home_for_others(machine);
+    EXPECT_EQ(say_as(machine, home, *daemon, {"run", "--weight", "7", "--", "true"}).status, 0);
+    EXPECT_EQ(say_as(machine, home, *daemon, {"run", "--weight", "8", "--", "true"}).status, 2);
+    EXPECT_EQ(say_as(machine, home, kOther, {"run", "--weight", "7", "--", "true"}).status, 2);
 }
 
 TEST_F(UsersTogether, AJobThatItsUserHasNoMemoryForWaits) {
@@ -216,7 +342,7 @@ TEST_F(UsersTogether, AJobThatItsUserHasNoMemoryForWaits) {
     ASSERT_TRUE(machine.goes_on("roots-1") && machine.goes_on("roots-2"));
     EXPECT_TRUE(machine.goes_on("first"));
     EXPECT_EQ(machine.row("second").value("waits_for", ""), "user-memory");
-    EXPECT_NE(say_as(machine, home, kOther, {"ps"}).output.find("have as much memory as one user may have"),
+    EXPECT_NE(say_as(machine, home, kOther, {"ps"}).output.find("have as much memory as that user may have (64.0 MiB)"),
               std::string::npos);
     first.end();
     EXPECT_TRUE(machine.goes_on("second"));
@@ -288,6 +414,38 @@ TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
     EXPECT_EQ(say_as(machine, home, kOther, {"history", "clear", "--all"}).output, "1 command forgotten\n");
     EXPECT_EQ(seen_by(kOther), Commands{});
     EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
+}
+
+TEST_F(UsersTogether, TheEndOfAJobWithoutAServiceIsItsUsersAndRecordedOnce) {
+    Machine machine({"--capacity", "1GiB", "--users", "all"});
+    Home home = home_for_others(machine);
+    const auto as = [&](unsigned uid) {
+        Home theirs = home;
+        theirs.environment["SALUS_STATE"] = machine.path("state-of-" + std::to_string(uid));
+        std::filesystem::create_directory(theirs.environment["SALUS_STATE"]);
+        EXPECT_EQ(::chown(theirs.environment["SALUS_STATE"].c_str(), uid, uid), 0);
+        ::chmod(theirs.environment["SALUS_STATE"].c_str(), 0700);
+        return theirs;
+    };
+    const Home others = as(kOther), thirds = as(kThird);
+    const std::string go = machine.path("go");
+    Process job =
+        run_as(machine, others, kOther,
+               {"run", "--name", "job", "--", "sh", "-c", "while ! [ -e " + go + " ]; do sleep 0.02; done; exit 5"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("job") == "starting"; })) << job.output();
+    machine.service().signal(SIGKILL);
+    machine.service().wait();
+    std::ofstream(go) << "";
+    EXPECT_EQ(job.wait(), 5) << job.output();
+    machine.start_service();
+    EXPECT_EQ(say_as(machine, thirds, kThird, {"run", "--", "true"}).status, 0);
+    for (int i = 0; i < 2; ++i) {
+        const nlohmann::json known = json_as(machine, others, kOther, {"history", "--json"});
+        ASSERT_EQ(known.size(), 1u) << known;
+        EXPECT_EQ(known[0]["runs"], 1);
+        EXPECT_EQ(known[0]["status"], 5);
+    }
+    EXPECT_EQ(json_as(machine, thirds, kThird, {"history", "--json"}).size(), 1u) << "its own";
 }
 
 TEST_F(UsersTogether, EachUserSeesTheTraceAsTheJobs) {

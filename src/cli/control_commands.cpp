@@ -197,7 +197,7 @@ int export_trace(const std::string& text, const std::string& path) {
 // -------------------------------------------------------------------------------------------------------- start, stop
 
 int start(const std::vector<std::string>& options) {
-    const os::Service found = os::find_service();
+    const os::Service found = find_service_on_its_way();
     if (found.connection) throw Failure{"a service already runs at " + found.at};
     if (found.whose == os::Whose::kMachines)
         throw Failure{found.connection.error() + "; it is the machine's, and systemctl start salusd starts it"};

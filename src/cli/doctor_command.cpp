@@ -160,7 +160,7 @@ std::string machines_is_for_others() {
 
 /// Where jobs look for the service, and whether this user may use it.
 Finding socket_file() {
-    const os::Service service = os::find_service();
+    const os::Service service = find_service_on_its_way();
     const bool is_own = service.whose == os::Whose::kOwn;
     const std::string whose = is_own ? "yours, " : service.whose == os::Whose::kMachines ? "the machine's, " : "";
     const std::string place = whose + service.socket;
@@ -246,7 +246,7 @@ Finding adaptor() {
 }
 
 Finding service() {
-    const os::Service found = os::find_service();
+    const os::Service found = find_service_on_its_way();
     const bool is_own = found.whose == os::Whose::kOwn;
     if (!found.connection && is_own) return {"service", true, found.connection.error() + "; `salus run` starts one"};
     const Result<Status> answer = ask_status();

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/service_link.h"
+#include "cli/untold_runs.h"
 #include "os/places.h"
 
 namespace salus::cli {
@@ -21,6 +22,8 @@ constexpr Duration kPatience = seconds(2);
 }  // namespace
 
 HistoryPlace place_of_history() {
+    const os::Service service = find_service_on_its_way();
+    if (service.connection) tell_untold(service.whose, service.socket);
     std::string state = os::default_state_directory();
     const Result<Status> status = ask_status();
     if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;

@@ -28,6 +28,7 @@
 #include "cli/service_link.h"
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
+#include "cli/untold_runs.h"
 #include "history/command.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
@@ -60,7 +61,7 @@ struct RunArguments {
 
 /// Time before a service that hung up is tried again.
 constexpr Duration kTryAgain = milliseconds(250);
-/// A job that has waited this long for GPU memory says so.
+/// A job that has waited this long for a service says so.
 constexpr Duration kTellAfter = seconds(2);
 /// How long the service may take to record the end of the job.
 constexpr Duration kEndPatience = seconds(1);
@@ -94,6 +95,7 @@ public:
         // Otherwise only the log of a job in the background would tell.
         if (const auto failure = why_not_runnable(arguments_.command.front())) throw *failure;
         announce();
+        if (connection_) tell_untold(whose_, socket_);
         look_at_python();
         find_shim();
         check_that_it_shares();
@@ -156,9 +158,9 @@ private:
         message.runs = child_ > 0 ? 1 : 0;
         message.waited = waits_ ? 1 : 0;
         std::error_code error;
-        const auto keys = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
-        message.command_key = keys.command;
-        message.program_key = keys.program;
+        keys_ = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
+        message.command_key = keys_.command;
+        message.program_key = keys_.program;
         message.weight = arguments_.weight;
         message.priority = arguments_.priority;
         message.command = wire::Text<148>(history::text_of(arguments_.command));
@@ -175,7 +177,6 @@ private:
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
         waits_ = running->waits != 0;
-        why_waits_.reason = wait_reason_from(running->reason.view());
         connection_ = std::move(connection).value();
         if (child_ > 0) tell_unshared();  // to a new service
         return {};
@@ -202,14 +203,9 @@ private:
 
     /// A process on a GPU takes memory before it asks for any, so it starts only when there is room.
     void wait_for_room() {
-        Instant tell_at = os::now() + kTellAfter;
         while (connection_ && waits_) {
-            const Duration left = tell_at == kNever ? os::kForEver : std::max(tell_at - os::now(), Duration{});
-            const bool heard = os::readable_within(connection_.get(), left);
-            if (heard && !hear()) announce();  // the service is gone: the next one says when to start
-            if (os::now() < tell_at || !waits_) continue;
-            say(arguments_.name + " " + start_wait_text(why_waits_));
-            tell_at = kNever;
+            os::readable_within(connection_.get(), os::kForEver);
+            if (!hear()) announce();  // the service is gone: the next one says when to start
         }
     }
 
@@ -361,11 +357,24 @@ private:
         return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     }
 
-    /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards.
+    /// Waits until the service has recorded the run and hung up, so that the history contains it afterwards. If none runs,
+    /// the next one records it.
     void tell_end(const os::Exit& end) {
-        if (!connection_) return;
-        if (!wire::send(connection_.get(), wire::Ended{status_of(end), os::now_ns() - started_ns_})) return;
-        os::readable_within(connection_.get(), kEndPatience);
+        if (job_ == 0) return;  // no service has ever heard of it
+        const std::uint64_t took_ns = os::now_ns() - started_ns_;
+        if (!connection_) try_to_announce(/*may_start=*/false);  // it may be back by now
+        if (connection_ && wire::send(connection_.get(), wire::Ended{status_of(end), took_ns})) {
+            os::readable_within(connection_.get(), kEndPatience);
+            return;
+        }
+        history::Run run;
+        run.keys = keys_;
+        run.command = history::text_of(arguments_.command);
+        run.took = {static_cast<std::int64_t>(took_ns)};
+        run.ended_at_s = os::unix_time_s();
+        run.status = status_of(end);
+        const Result<bool> left = leave_untold(whose_, socket_, run);
+        if (!left) complain("the history will lack this run: " + left.error());
     }
 
     /// The exit status as a shell reports it.
@@ -387,13 +396,16 @@ private:
     bool hear() {
         const wire::Received received = wire::receive(connection_.get());
         if (received.kind != wire::Received::Kind::kMessage) return false;
-        if (std::holds_alternative<wire::Start>(received.message)) waits_ = false;
+        if (std::holds_alternative<wire::Start>(received.message)) waits_ = told_ = false;
         const auto* waits = std::get_if<wire::Waits>(&received.message);
         if (!waits || told_) return true;
-        Wait wait{wait_reason_from(waits->reason.view()), {}};
+        StartWait wait{{wait_reason_from(waits->reason.view()),
+                        {},
+                        waits->user_jobs_max,
+                        {static_cast<std::int64_t>(waits->user_memory_max)}}};
         if (!waits->behind.view().empty() || waits->behind_job != 0)
             wait.behind = {std::string(waits->behind.view()), waits->behind_job};
-        const std::string why = wait_text(job_state_from(waits->state.view()), wait);
+        const std::string why = waits_ ? start_wait_text(wait) : wait_text(job_state_from(waits->state.view()), wait);
         if (!why.empty()) say(arguments_.name + " " + why);
         told_ = true;
         return true;
@@ -411,12 +423,12 @@ private:
     std::string why_no_adaptor_;  ///< if it is Python
     std::string preload_;         ///< for LD_PRELOAD
     std::string why_no_shim_;     ///< if there is a GPU
-    bool waits_ = false;          ///< for Start ...
-    StartWait why_waits_;         ///< ... as the service said at first
+    history::CommandKeys keys_;
+    bool waits_ = false;  ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
     sigset_t passed_on_{};
-    bool told_ = false;
+    bool told_ = false;   ///< its user, for what it waits
     Instant lost_at_;     ///< the service
     bool looks_ = false;  ///< for the next one
     int starts_left_ = 0;

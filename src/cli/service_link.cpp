@@ -26,6 +26,8 @@ namespace {
 constexpr int kOptionsRefused = 2;
 /// The service itself rotates its log; this bounds what services write that do not start.
 constexpr Bytes kLogMax = mebibytes(4);
+/// A service looks once a second whether its socket is still there.
+constexpr Duration kMovePatience = seconds(3);
 /// As the service sends them, or more.
 constexpr std::size_t kTracePacketMax = 64 << 10;
 
@@ -47,14 +49,25 @@ Result<Status> status_in(const Result<std::string>& answer) {
 
 }  // namespace
 
-Result<std::string> ask_service(const wire::Command& command) { return ask_over(os::find_service().connection, command); }
+os::Service find_service_on_its_way() {
+    const Instant until = os::now() + kMovePatience;
+    for (;;) {
+        os::Service service = os::find_service();
+        if (!service.is_on_its_way || os::now() >= until) return service;
+        os::sleep_for(milliseconds(20));
+    }
+}
+
+Result<std::string> ask_service(const wire::Command& command) {
+    return ask_over(find_service_on_its_way().connection, command);
+}
 
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command) {
     return ask_over(os::connect_to(socket), command);
 }
 
 Result<std::string> copy_trace() {
-    const Result<os::Descriptor> connection = os::find_service().connection;
+    const Result<os::Descriptor> connection = find_service_on_its_way().connection;
     if (!connection) return Error{connection.error()};
     wire::send(connection.value().get(), wire::CopyTrace{});
     wire::Received received = wire::receive(connection.value().get());
@@ -99,6 +112,7 @@ std::string own_directory() {
 }
 
 std::optional<StartFailure> start_service(const std::string& socket, const std::vector<std::string>& options) {
+    if (const Result<bool> claimed = os::claim_state_directory(); !claimed) return StartFailure{claimed.error()};
     const std::string state = os::default_state_directory();
     if (const Result<bool> made = os::make_private_directory(state); !made) return StartFailure{made.error()};
     const std::string log = state + "/salusd.log";

@@ -7,10 +7,14 @@
 
 #include "base/result.h"
 #include "os/descriptor.h"
+#include "os/places.h"
 #include "status/status.h"
 #include "wire/framing.h"
 
 namespace salus::cli {
+
+/// As os::find_service(). Waits for a service that runs and is about to listen: after a logout it moves.
+os::Service find_service_on_its_way();
 
 /// One command to the service (os/places.h) and its answer: JSON, or an error of one line.
 Result<std::string> ask_service(const wire::Command& command);

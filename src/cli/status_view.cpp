@@ -16,7 +16,6 @@ namespace salus::cli {
 namespace {
 
 constexpr const char* kMissing = "-";
-constexpr const char* kWaitsToStart = "waits for memory on the GPU";
 
 /// For text that other people chose.
 std::string shown(const std::string& text) { return text.empty() ? kMissing : printable(text); }
@@ -143,9 +142,12 @@ Rate Rates::of(const JobStatus& job) const {
 
 namespace {
 
-std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& known) {
+std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
+
+std::string reason_text(const Wait& wait) {
+    const auto& known = wait.behind;
     const std::string behind = known ? job_text(known->name, known->job) : job_text("", 0);
-    switch (reason) {
+    switch (*wait.reason) {
         case WaitReason::kNothing: return {};
         case WaitReason::kTurn: return "waits for its turn" + (known ? ", after " + behind : "");
         case WaitReason::kMemory: return "waits for memory" + (known ? ", of which " + behind + " holds most" : "");
@@ -160,8 +162,12 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
         case WaitReason::kOrder: return "waits: the policy lets " + (known ? behind : "others") + " go first";
         case WaitReason::kPaused: return "is stopped, by a signal or a debugger";
         case WaitReason::kRefused: return "is refused: it could never fit on the device";
-        case WaitReason::kUserMemory: return "waits: the jobs of its user have as much memory as one user may have";
-        case WaitReason::kUserJobs: return "waits: as many jobs of its user run as one user may have";
+        case WaitReason::kUserMemory:
+            return "waits: the jobs of its user have as much memory as that user may have" +
+                   in_brackets(wait.user_memory_max == Bytes{} ? "" : format_bytes(wait.user_memory_max));
+        case WaitReason::kUserJobs:
+            return "waits: as many jobs of its user run as that user may have" +
+                   in_brackets(wait.user_jobs_max == 0 ? "" : std::to_string(wait.user_jobs_max));
     }
     return {};
 }
@@ -170,17 +176,19 @@ std::string reason_text(WaitReason reason, const std::optional<Wait::Behind>& kn
 
 std::string start_wait_text(const StartWait& wait) {
     const bool limited = wait.reason == WaitReason::kUserJobs || wait.reason == WaitReason::kUserMemory;
-    return limited ? reason_text(*wait.reason, {}) : kWaitsToStart;
+    if (limited) return reason_text(wait);
+    std::string text = "waits for memory on the GPU, to start";
+    if (wait.behind) text += "; " + job_text(wait.behind->name, wait.behind->job) + " holds most";
+    return text;
 }
 
 std::string wait_text(JobState state, const Wait& wait) {
-    if (state == JobState::kRefused) return reason_text(WaitReason::kRefused, {});
-    if (wait.reason == WaitReason::kRefused) return reason_text(*wait.reason, {});
+    if (state == JobState::kRefused || wait.reason == WaitReason::kRefused) return reason_text({WaitReason::kRefused, {}});
     if (state == JobState::kPaused) return "is paused; salus resume continues it";
     if (state == JobState::kAsleep) return "does nothing in the middle of an iteration";
-    if (state == JobState::kStopped) return reason_text(WaitReason::kPaused, {});
+    if (state == JobState::kStopped) return reason_text({WaitReason::kPaused, {}});
     if (!wait.reason) return "waits, for a reason that only a newer salus knows";
-    if (wait.reason != WaitReason::kNothing) return reason_text(*wait.reason, wait.behind);
+    if (wait.reason != WaitReason::kNothing) return reason_text(wait);
     if (state == JobState::kGrowing) return "waits in mid-iteration for more memory";
     if (state == JobState::kUnshared) return "runs without sharing";
     if (state == JobState::kStarting) return "has not asked for the device yet";
@@ -203,11 +211,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
         cells.ephemeral = cells.waited = kMissing;
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
-    if (!job.activity && job.state == JobState::kWaiting) {
-        cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
-        if (cells.why == kWaitsToStart) cells.why += ", to start";
-        if (job.behind) cells.why += "; " + job_text(job.behind->name, job.behind->job) + " holds most";
-    }
+    if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
     const bool unshared = job.state == JobState::kUnshared || job.state == JobState::kUnseen;
     if (unshared && !job.why_unshared.empty()) cells.why = "runs without sharing: " + printable(job.why_unshared);
     if (!job.activity) return cells;

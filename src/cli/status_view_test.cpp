@@ -327,8 +327,23 @@ TEST(JobCells, NameWhoHasTheMemoryThatAJobWaitsForToStart) {
     JobStatus job = starting();
     job.state = JobState::kWaiting;
     EXPECT_EQ(cells_of(job, {}).why, "waits for memory on the GPU, to start");
-    job.behind = Wait::Behind{"vae", 4};
+    job.start_wait = StartWait{{WaitReason::kMemory, Wait::Behind{"vae", 4}}};
     EXPECT_EQ(cells_of(job, {}).why, "waits for memory on the GPU, to start; vae (job 4) holds most");
+    EXPECT_EQ(start_wait_text(*job.start_wait), cells_of(job, {}).why) << "what its `salus run` says";
+    job.start_wait = StartWait{{WaitReason::kMemory, Wait::Behind{"", 4}}};
+    EXPECT_EQ(cells_of(job, {}).why, "waits for memory on the GPU, to start; job 4 holds most") << "another user's";
+}
+
+TEST(WaitText, NamesTheLimitOfTheUser) {
+    Wait jobs{WaitReason::kUserJobs, {}};
+    EXPECT_EQ(wait_text(JobState::kWaiting, jobs), "waits: as many jobs of its user run as that user may have");
+    jobs.user_jobs_max = 3;
+    EXPECT_EQ(wait_text(JobState::kWaiting, jobs), "waits: as many jobs of its user run as that user may have (3)");
+    Wait memory{WaitReason::kUserMemory, {}};
+    memory.user_memory_max = gibibytes(40);
+    EXPECT_EQ(wait_text(JobState::kWaiting, memory),
+              "waits: the jobs of its user have as much memory as that user may have (40.0 GiB)");
+    EXPECT_EQ(start_wait_text({memory}), wait_text(JobState::kWaiting, memory));
 }
 
 TEST(JobCells, SayIfAClientShowsNoIterations) {

@@ -44,12 +44,12 @@ std::optional<Result<AwaitedEnd>> ask_for_end(const wire::JobReference& job, Res
 
 /// A service that is there may end before it answers.
 Result<AwaitedEnd> await_end(const wire::JobReference& job) {
-    Result<os::Descriptor> connection = os::find_service().connection;
+    Result<os::Descriptor> connection = find_service_on_its_way().connection;
     if (!connection) throw Failure{connection.error()};
     auto awaited = ask_for_end(job, std::move(connection));
     for (const Instant until = os::now() + kNextServicePatience; !awaited && os::now() < until;) {
         os::sleep_for(kNextServiceTries);
-        awaited = ask_for_end(job, os::find_service().connection);
+        awaited = ask_for_end(job, find_service_on_its_way().connection);
     }
     if (!awaited) throw Failure{"the service does not answer"};
     return std::move(*awaited);

@@ -21,21 +21,22 @@ void Engine::start_announced() {
 }
 
 // Note [Limits of a user]
-// A user's clients and lanes together may reserve so much, and so many of their announced jobs may run at once. At the
-// limit, a newcomer is not let in, nor one that was paged out, and a job does not start; nothing that is there is taken
-// away. So what newcomers bring with them, and growth, can exceed the limit, and the user's next client waits. One that
-// exceeds the limit alone is refused, as one that exceeds the device. Clients at the limit keep nobody else waiting: they
-// get no reservation, and no exclusive policy waits for them. Root has no limits.
+// A user's clients and lanes together may reserve so much, and so many of their announced jobs may run at once: the same for
+// all users (EngineOptions), except for those of whom SetUserLimits says otherwise. A client of a job that was not announced
+// counts as a job. At the limit, a newcomer is not let in, nor one that was paged out, and a job does not start; nothing
+// that is there is taken away. So what newcomers bring with them, and growth, can exceed the limit, and the user's next
+// client waits. One that exceeds the limit alone is refused, as one that exceeds the device. Clients at the limit keep
+// nobody else waiting: they get no reservation, and no exclusive policy waits for them. Root has no limits.
 
 /// The most that it could ever get.
 Bytes Engine::most_for(const Client& client) const {
-    const Bytes device = ledger_.largest_capacity();
-    const bool limited = options_.user_memory_max > Bytes{} && client.facts.user != kRoot;
-    return limited ? std::min(device, options_.user_memory_max) : device;
+    const Bytes device = ledger_.largest_capacity(), limit = limits_.most_memory(client.facts.user);
+    return limit > Bytes{} ? std::min(device, limit) : device;
 }
 
 bool Engine::is_over_limit(const Client& client) const {
-    if (options_.user_memory_max == Bytes{} || client.facts.user == kRoot || has_entered(client)) return false;
+    const Bytes limit = limits_of(client.facts.user).memory;
+    if (limit == Bytes{} || has_entered(client)) return false;
     Bytes used;
     for (const Client* other : clients_.all()) {
         const bool counts = other != &client && other->facts.user == client.facts.user && has_entered(*other);
@@ -48,7 +49,7 @@ bool Engine::is_over_limit(const Client& client) const {
         widest = std::max(widest, lane.size);
     }
     const Bytes need = client.facts.persistent + std::max(client.facts.ephemeral - widest, Bytes{});
-    return used > Bytes{} && used + std::max(need, Bytes{1}) > options_.user_memory_max;
+    return used > Bytes{} && used + std::max(need, Bytes{1}) > limit;
 }
 
 std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {

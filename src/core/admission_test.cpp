@@ -620,5 +620,49 @@ TEST_F(AdmissionTest, ANewcomerThatBroughtMemoryWaitsForItsUsersLimitAndBarsNobo
     EXPECT_FALSE(rig.runs(b));
 }
 
+event::SetUserLimits limit(std::uint32_t user, std::int64_t mib) { return {UserId{user}, 0, mebibytes(mib)}; }
+
+TEST_F(AdmissionTest, AUserMayHaveAnotherLimitThanTheOthers) {
+    EngineOptions options = with_user_memory(400);
+    options.capacity = mebibytes(2000);
+    Rig rig("fair", options);
+    rig.send(limit(1, 700));
+    rig.send(limit(2, 100));
+    rig.send(limit(3, 0));
+    rig.send(limit(0, 100));
+    EXPECT_TRUE(rig.has_lane(rig.enter({.user = 1, .persistent_mib = 200})));
+    EXPECT_TRUE(rig.has_lane(rig.enter({.user = 1, .persistent_mib = 200})));
+    EXPECT_FALSE(rig.has_lane(rig.enter({.user = 1, .persistent_mib = 300})));
+    rig.memory();
+    rig.attach({.user = 2, .persistent_mib = 50});
+    EXPECT_EQ(rig.memory(), "refuse D 150>100");
+    EXPECT_TRUE(rig.has_lane(rig.enter({.user = 3, .persistent_mib = 500}))) << "no limit";
+    EXPECT_TRUE(rig.has_lane(rig.enter({.user = 0, .persistent_mib = 200}))) << "root never has one";
+}
+
+TEST_F(AdmissionTest, AChangedLimitHoldsAtOnceAndTakesNothingAway) {
+    EngineOptions options = with_user_memory(400);
+    options.capacity = mebibytes(2000);
+    Rig rig("fair", options);
+    const ClientId a = rig.enter({.user = 1, .persistent_mib = 200});
+    const ClientId b = rig.enter({.user = 1, .persistent_mib = 250});
+    EXPECT_EQ(rig.why(b), "user-memory");
+    rig.send(limit(1, 600));
+    EXPECT_TRUE(rig.has_lane(b));
+    rig.memory();
+    rig.send(limit(1, 300));
+    rig.play(minutes(1));
+    EXPECT_TRUE(rig.has_lane(a) && rig.has_lane(b));
+    const ClientId c = rig.enter({.user = 1, .persistent_mib = 10});
+    EXPECT_EQ(rig.why(c), "user-memory");
+    rig.die(a);
+    rig.die(c);
+    const ClientId d = rig.enter({.user = 1, .persistent_mib = 300});
+    EXPECT_EQ(rig.memory(), "") << "b came in under a larger limit, so nobody is refused yet";
+    EXPECT_EQ(rig.why(d), "user-memory");
+    rig.die(b);
+    EXPECT_TRUE(rig.has_lane(d)) << "it is alone";
+}
+
 }  // namespace
 }  // namespace salus

@@ -23,7 +23,8 @@ Engine::Engine(const EngineOptions& options, const Policy& policy, const Policy&
       policy_(&policy),
       fallback_(&fallback),
       ledger_(options.capacity, clients_, lanes_),
-      starts_(clients_, lanes_, ledger_, {options.user_jobs_max, options.user_memory_max}) {}
+      limits_({options.user_jobs_max, options.user_memory_max}),
+      starts_(clients_, lanes_, ledger_, limits_) {}
 
 std::span<const Action> Engine::handle(const Event& event, Instant now) {
     SALUS_CHECK(now >= now_, "time goes forward");
@@ -471,6 +472,12 @@ void Engine::on(const event::SetLimits& e) {
         ask_yield(holder);
         --running;
     }
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::SetUserLimits& e) {
+    const auto is_theirs = [&](const Client* client) { return client->facts.user == e.user; };
+    limits_.set(e.user, {e.jobs_max, e.memory_max}, std::ranges::any_of(clients_.all(), is_theirs));
     memory_changed_ = true;
 }
 

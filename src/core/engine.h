@@ -18,6 +18,7 @@
 #include "core/gates.h"
 #include "core/lanes.h"
 #include "core/ledger.h"
+#include "core/limits.h"
 #include "core/policy.h"
 #include "core/starts.h"
 #include "core/types.h"
@@ -38,8 +39,8 @@ struct EngineOptions {
     unsigned profile_iterations = 2;
     Bytes context;               ///< memory that a process takes before it attaches; 0: none, and jobs start at once
     bool share_by_user = false;  ///< time is shared between users first, then between the clients of each: Note [Users]
-    unsigned user_jobs_max = 0;  ///< announced jobs of a user that may run at once; 0: any number
-    Bytes user_memory_max;       ///< P and lanes of a user's clients; 0: no limit
+    unsigned user_jobs_max = 0;  ///< announced jobs of a user that may run at once, unless SetUserLimits says otherwise ...
+    Bytes user_memory_max;       ///< ... and P and lanes of a user's clients; 0: no limit
     /// For the simulator and tests: a misbehaving policy fails a check instead of falling back, and each event is audited.
     bool strict = false;
 };
@@ -111,6 +112,7 @@ public:
     bool one_user_at_a_time() const {
         return options_.share_by_user && options_.lanes_max == 0 && policy_->info.time_sliced;
     }
+    Limits limits_of(UserId user) const { return limits_.of(user); }
     /// Whether its user has no room for it: Note [Limits of a user] in admission.cpp.
     bool is_over_limit(const Client& client) const;
     /// Why it waits, and behind whom if behind anyone. Cheap: asked of every client after each event.
@@ -158,6 +160,7 @@ private:
     void on(const event::Requests& e);
     void on(const event::SetPolicy& e);
     void on(const event::SetLimits& e);
+    void on(const event::SetUserLimits& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
     void on(const event::SetCapacity& e);
     void on(const event::SetContext& e) { options_.context = e.context; }
@@ -309,6 +312,7 @@ private:
     Clients clients_;
     Lanes lanes_;
     Ledger ledger_;
+    LimitsByUser limits_;
     Starts starts_;
     Gates gates_;
     std::vector<Action> actions_;

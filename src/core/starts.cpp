@@ -37,7 +37,7 @@ Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > 
 // Jobs start only at an Announce and at reviews, not as soon as the sum allows it, because a client that has left may still
 // have its context. Before both, the shell asks the device what is in use.
 
-Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, Limits limits)
+Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, const LimitsByUser& limits)
     : clients_(clients), lanes_(lanes), ledger_(ledger), limits_(limits) {}
 
 Starts::Announced Starts::announce(const event::Announce& e, Instant now) {
@@ -86,7 +86,8 @@ Starts::SetAside Starts::set_aside_for(JobId id, const AnnouncedJob& job, Bytes 
 }
 
 WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now) const {
-    if (job.user == kRoot || (limits_.jobs == 0 && limits_.memory == Bytes{})) return WaitReason::kNothing;
+    const Limits limits = limits_.of(job.user);
+    if (limits == Limits{}) return WaitReason::kNothing;
     unsigned jobs = 0;
     Bytes used;
     for (const auto& [id, other] : jobs_) {
@@ -94,15 +95,17 @@ WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now)
         ++jobs;
         used += set_aside_for(id, other, context, now).bytes;
     }
-    if (limits_.jobs > 0 && jobs >= limits_.jobs) return WaitReason::kUserJobs;
     for (const Client* client : clients_.all()) {
-        if (client->facts.user == job.user) used += client->reserved();
+        if (client->facts.user != job.user) continue;
+        if (!jobs_.contains(client->job)) ++jobs;
+        used += client->reserved();
     }
+    if (limits.jobs > 0 && jobs >= limits.jobs) return WaitReason::kUserJobs;
     for (const Lane& lane : lanes_.all()) {
         if (lane.user == job.user) used += lane.charge;
     }
     const bool fits =
-        limits_.memory == Bytes{} || used == Bytes{} || used + need_of(context, job.persistent) <= limits_.memory;
+        limits.memory == Bytes{} || used == Bytes{} || used + need_of(context, job.persistent) <= limits.memory;
     return fits ? WaitReason::kNothing : WaitReason::kUserMemory;
 }
 

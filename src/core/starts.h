@@ -14,19 +14,15 @@
 #include "core/client.h"
 #include "core/lanes.h"
 #include "core/ledger.h"
+#include "core/limits.h"
 #include "core/types.h"
 
 namespace salus {
 
 class Starts {
 public:
-    /// What the announced jobs of a user may have together: Note [Limits of a user] in admission.cpp. 0: no limit.
-    struct Limits {
-        unsigned jobs = 0;
-        Bytes memory;
-    };
-    /// All three must outlive it.
-    Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, Limits limits);
+    /// All four must outlive it.
+    Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, const LimitsByUser& limits);
 
     enum class Announced : std::uint8_t { kWaits, kRuns, kStartedBefore };
     Announced announce(const event::Announce& e, Instant now);
@@ -70,7 +66,7 @@ private:
     const Lanes& lanes_;
     const Ledger& ledger_;
     std::map<JobId, AnnouncedJob> jobs_;
-    const Limits limits_;
+    const LimitsByUser& limits_;
     Instant review_at_ = kNever;
 };
 

@@ -232,6 +232,7 @@ TEST(Starts, AreInTheTrace) {
         for (const Action& action : engine.handle(event, at)) text += format_action(action) + "\n";
     };
     tell(event::Announce{JobId{1}, mebibytes(128)}, Instant{0});
+    tell(event::SetUserLimits{UserId{7}, 2, mebibytes(1)}, Instant{1});
     tell(event::Announce{JobId{2}, {}, false, true}, Instant{1});
     event::Attach attach;
     attach.client = ClientId{0};
@@ -247,7 +248,8 @@ TEST(Starts, AreInTheTrace) {
     const Result<Replay> replay = replay_trace(text, find_policy, fallback_policy());
     ASSERT_TRUE(replay.ok()) << replay.error();
     EXPECT_EQ(replay.value().difference, "");
-    EXPECT_EQ(replay.value().events, 6u);
+    EXPECT_NE(text.find("set-user-limits user=7 jobs_max=2 memory_max=1048576\n"), std::string::npos) << text;
+    EXPECT_EQ(replay.value().events, 7u);
 }
 
 EngineOptions with_limits(unsigned jobs, std::int64_t memory_mib, std::int64_t context_mib) {
@@ -281,6 +283,57 @@ TEST(Starts, JobsBeyondAUsersLimitWaitAndThoseOfOthersDoNot) {
         EXPECT_EQ(rig.starts(), "start 3");
         EXPECT_EQ(rig.engine.why_waits_to_start(JobId{3}), WaitReason::kNothing);
     }
+}
+
+TEST(Starts, AUserMayHaveAnotherNumberOfJobsThanTheOthers) {
+    Rig rig("rr", with_limits(1, 0, 0));
+    const auto announce = [&](std::uint32_t job, std::uint32_t user) {
+        rig.send(event::Announce{JobId{job}, {}, false, false, UserId{user}});
+        return rig.starts();
+    };
+    rig.send(event::SetUserLimits{UserId{7}, 2, {}});
+    rig.send(event::SetUserLimits{UserId{8}, 0, {}});
+    EXPECT_EQ(announce(1, 7), "start 1");
+    EXPECT_EQ(announce(2, 7), "start 2");
+    EXPECT_EQ(announce(3, 7), "");
+    EXPECT_EQ(announce(4, 8), "start 4");
+    EXPECT_EQ(announce(5, 8), "start 5") << "any number";
+    EXPECT_EQ(announce(6, 9), "start 6");
+    EXPECT_EQ(announce(7, 9), "") << "as the others";
+    rig.send(event::SetUserLimits{UserId{7}, 3, {}});
+    rig.pass(rig.engine.options().review_every);
+    EXPECT_EQ(rig.starts(), "start 3");
+    rig.send(event::SetUserLimits{UserId{7}, 1, {}});
+    rig.withdraw(1);
+    rig.withdraw(2);
+    EXPECT_EQ(announce(8, 7), "") << "job 3 runs on";
+    EXPECT_EQ(rig.engine.why_waits_to_start(JobId{8}), WaitReason::kUserJobs);
+}
+
+TEST(Starts, AClientWhoseJobNobodyAnnouncedCountsAsAJob) {
+    Rig rig("rr", with_limits(2, 0, 0));
+    const auto attach = [&](std::uint32_t client, std::uint32_t job) {
+        event::Attach newcomer;
+        newcomer.client = ClientId{client};
+        newcomer.user = UserId{7};
+        newcomer.job = JobId{job};
+        rig.send(newcomer);
+    };
+    const auto announce = [&](std::uint32_t job) {
+        rig.send(event::Announce{JobId{job}, {}, false, false, UserId{7}});
+        return rig.starts();
+    };
+    EXPECT_EQ(announce(1), "start 1");
+    attach(0, 1);
+    attach(1, 1);
+    EXPECT_EQ(announce(2), "start 2") << "a job may have many clients";
+    rig.withdraw(2);
+    attach(2, 99);
+    EXPECT_EQ(announce(3), "");
+    EXPECT_EQ(rig.engine.why_waits_to_start(JobId{3}), WaitReason::kUserJobs);
+    rig.die(ClientId{2});
+    rig.pass(rig.engine.options().review_every);
+    EXPECT_EQ(rig.starts(), "start 3");
 }
 
 TEST(Starts, AJobWaitsUntilItsUserHasRoomForIt) {

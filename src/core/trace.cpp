@@ -73,6 +73,7 @@ SALUS_SCHEMA(event::Requests, "requests", SALUS_FIELD(client), SALUS_FIELD(in_fl
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetLimits, "set-limits", SALUS_FIELD(lanes_max), SALUS_FIELD(paging), SALUS_FIELD(rehome_after))
+SALUS_SCHEMA(event::SetUserLimits, "set-user-limits", SALUS_FIELD(user), SALUS_FIELD(jobs_max), SALUS_FIELD(memory_max))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity))
 SALUS_SCHEMA(event::SetContext, "set-context", SALUS_FIELD(context))
 SALUS_SCHEMA(event::RenewLane, "renew-lane", SALUS_FIELD(lane))

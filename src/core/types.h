@@ -196,6 +196,12 @@ struct SetLimits {
     bool paging = true;
     Duration rehome_after;
 };
+/// What the jobs of this user may have together from now on: Note [Limits of a user] in admission.cpp.
+struct SetUserLimits {
+    UserId user{};
+    unsigned jobs_max = 0;  ///< 0: any number
+    Bytes memory_max;       ///< 0: no limit
+};
 struct SetCapacity {
     Bytes capacity;
 };
@@ -218,7 +224,7 @@ using Event =
                  event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
                  event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue, event::Adjust,
                  event::JoinCrew, event::SetClass, event::Requests, event::SetPolicy, event::SetMinTurn, event::SetLimits,
-                 event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+                 event::SetUserLimits, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -22,6 +25,7 @@
 #include <vector>
 
 #include "os/file.h"
+#include "os/machine.h"
 #include "os/socket.h"
 #include "os/trust.h"
 
@@ -116,11 +120,13 @@ Service ServiceFinder::users_own() const {
     Service found = service_at(Whose::kOwn, user_socket_in(runtime_directories_));
     if (found.connection) return found;
     const std::string elsewhere = socket_of_holder();
-    if (elsewhere.empty() || elsewhere == found.socket) return found;
-    Service moved = service_at(Whose::kOwn, elsewhere);
-    if (!moved.connection) return found;
-    moved.socket = found.socket;
-    return moved;
+    if (!elsewhere.empty() && elsewhere != found.socket) {
+        Service moved = service_at(Whose::kOwn, elsewhere);
+        moved.socket = found.socket;
+        if (moved.connection) return moved;
+    }
+    found.is_on_its_way = found.is_absent && is_state_held();
+    return found;
 }
 
 /// Empty: there is none, or it cannot be trusted.
@@ -129,6 +135,14 @@ std::string ServiceFinder::socket_of_holder() const {
     if (why_distrusted(lock)) return {};
     const Result<std::string> path = read_file(lock);
     return path && path.value().starts_with('/') ? path.value() : std::string();
+}
+
+/// Whether a service holds the lock of the state directory.
+bool ServiceFinder::is_state_held() const {
+    const std::string path = lock_in(state_);
+    if (why_distrusted(path)) return false;
+    const Descriptor lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 Service find_service() { return ServiceFinder().find(); }
@@ -142,9 +156,49 @@ std::string user_directory(const char* name, const char* below_home) {
     return directory_without_home();
 }
 
+// Note [State of several machines]
+// A home directory may be shared by several machines, each with a service of its own: with its own trace, roster, lock and
+// numbers of jobs, and a history, because its device is another one. The directory `salus` belongs to the machine that has
+// used it first, which the file `machine` there names; another machine uses `salus/on-HOST`. So a machine that is the only
+// one keeps the directory, with all that is there from before this file was written.
+namespace {
+
+std::string users_state_directory() { return user_directory("XDG_STATE_HOME", "/.local/state"); }
+std::string mark_in(const std::string& directory) { return directory + "/machine"; }
+
+/// Nothing: no machine has claimed it, or it cannot be trusted, which whoever uses it will say.
+std::optional<Machine> owner_of_state(const std::string& directory) {
+    const std::string mark = mark_in(directory);
+    if (why_distrusted(mark)) return std::nullopt;
+    const Result<std::string> text = read_file(mark);
+    return text ? std::optional(machine_in(text.value())) : std::nullopt;
+}
+
+}  // namespace
+
 std::string default_state_directory() {
-    const auto named = variable("SALUS_STATE");
-    return named ? absolute_path(*named) : user_directory("XDG_STATE_HOME", "/.local/state");
+    if (const auto named = variable("SALUS_STATE")) return absolute_path(*named);
+    const std::string directory = users_state_directory();
+    const std::optional<Machine> owner = owner_of_state(directory);
+    const Machine here = this_machine();
+    return !owner || is_same(*owner, here) ? directory : directory + "/on-" + here.host;
+}
+
+Result<bool> claim_state_directory() {
+    if (variable("SALUS_STATE")) return false;
+    const std::string directory = users_state_directory(), mark = mark_in(directory);
+    const Result<bool> made = make_private_directory(directory);
+    if (!made) return made;
+    const Machine here = this_machine();
+    const std::optional<Machine> owner = owner_of_state(directory);
+    if (owner && (!is_same(*owner, here) || text_of(*owner) == text_of(here))) return false;
+    const std::string draft = mark + "." + here.host + "." + std::to_string(::getpid());
+    const Result<Written> written = write_file(draft, text_of(here));
+    if (!written) return Error{written.error()};
+    // Of several machines that come at once, one succeeds. The mark of this machine is renewed: it has started again.
+    const bool claimed = owner ? ::rename(draft.c_str(), mark.c_str()) == 0 : ::link(draft.c_str(), mark.c_str()) == 0;
+    ::unlink(draft.c_str());
+    return claimed;
 }
 
 }  // namespace salus::os

@@ -26,6 +26,7 @@ struct Service {
     Result<Descriptor> connection;  ///< as of connect_to()
     bool is_absent = false;         ///< nothing listens there, now
     bool may_come = false;          ///< ... and nobody has stopped the machine's service for good
+    bool is_on_its_way = false;     ///< ... but the user's own runs, and listens in a moment: it starts, or had to move
 };
 
 /// Knows the environment as it was when it was made: a job's threads may change it at any time.
@@ -39,6 +40,7 @@ public:
 private:
     Service users_own() const;
     std::string socket_of_holder() const;
+    bool is_state_held() const;
 
     std::string named_;                             ///< empty: by the rule
     std::vector<std::string> runtime_directories_;  ///< where the user's may be
@@ -53,7 +55,11 @@ std::string lock_in(const std::string& state_directory);
 
 /// The directory of Salus below the one that the variable names, else below the user's home, else in /tmp.
 std::string user_directory(const char* variable, const char* below_home);
-/// Where a service keeps trace, logs and history unless told otherwise: $SALUS_STATE, else the user's.
+/// Where a service keeps trace, logs and history unless told otherwise: $SALUS_STATE, else the user's on this machine:
+/// Note [State of several machines].
 std::string default_state_directory();
+/// From now on, the user's state directory is that of this machine, unless it is another one's already. For whoever writes
+/// to the default one; an error is one line.
+Result<bool> claim_state_directory();
 
 }  // namespace salus::os

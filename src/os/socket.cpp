@@ -154,8 +154,10 @@ Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
     const auto failed = [&] { return Error{path + ": " + std::strerror(errno)}; };
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return failed();
-    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) return failed();
-    ::chmod(path.c_str(), mode);  // before anybody can connect
+    const mode_t before = ::umask(0777 & ~mode);  // a chmod afterwards would come too late for who connects at once
+    const int bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un));
+    ::umask(before);
+    if (bound != 0) return failed();
     if (::listen(socket.get(), 128) != 0) return failed();
     return socket;
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace salus::os {
 
@@ -11,5 +12,9 @@ std::string name_of_user(unsigned uid);
 std::string name_of_group(unsigned gid);
 /// The user of that name or number; nothing: there is no such name.
 std::optional<unsigned> user_called(const std::string& name);
+std::optional<unsigned> group_called(const std::string& name);
+/// The user's groups, by the machine's database: those that a process of the user has may be others. Nothing: the user is
+/// not in it, or it does not answer.
+std::optional<std::vector<unsigned>> groups_of_user(unsigned uid);
 
 }  // namespace salus::os

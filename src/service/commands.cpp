@@ -75,18 +75,16 @@ Status Server::status_for(const os::Peer& peer) const {
         const std::size_t before = status.jobs.size();
         for (const ClientOn& client : clients_of(id)) {
             JobStatus row = job_status(client.shell(), *client.session, at);
+            if (row.activity) add_limits(row.activity->wait, job);
             describe(row, job, at);
             status.jobs.push_back(row);
         }
         for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
-        const WaitReason why =
-            job.device ? devices_[index_of(*job.device)]->engine().why_waits_to_start(JobId{id}) : WaitReason::kNothing;
-        const bool waits = why != WaitReason::kNothing;
+        const std::optional<StartWait> waits = start_wait_of(job);
         const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
         JobStatus row = row_of(job, waits ? JobState::kWaiting : otherwise, job.runner_pid, at);
-        if (waits) row.start_wait = StartWait{why};
-        if (why == WaitReason::kMemory) row.behind = holder_of_most(*job.device);
+        row.start_wait = waits;
         status.jobs.push_back(row);
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
@@ -99,6 +97,25 @@ JobStatus Server::row_of(const EndedJob& ended) {
     row.end = {ended.at_unix_s, ended.job.exit_status};
     if (ended.job.took) row.elapsed = *ended.job.took;
     return row;
+}
+
+/// Why a job must not start yet; nothing: it may.
+std::optional<StartWait> Server::start_wait_of(const Job& job) const {
+    if (!job.device) return std::nullopt;
+    StartWait wait;
+    wait.reason = devices_[index_of(*job.device)]->engine().why_waits_to_start(JobId{job.id});
+    if (wait.reason == WaitReason::kNothing) return std::nullopt;
+    if (wait.reason == WaitReason::kMemory) wait.behind = holder_of_most(*job.device);
+    add_limits(wait, job);
+    return wait;
+}
+
+/// The limit of its user that the job waits for.
+void Server::add_limits(Wait& wait, const Job& job) const {
+    if (!job.device) return;
+    const Limits limits = devices_[index_of(*job.device)]->engine().limits_of(UserId{job.uid});
+    if (wait.reason == WaitReason::kUserJobs) wait.user_jobs_max = limits.jobs;
+    if (wait.reason == WaitReason::kUserMemory) wait.user_memory_max = limits.memory;
 }
 
 /// The job that the device's memory is waited for.
@@ -150,8 +167,17 @@ Job* Server::to_be_told_of(const Session& session) {
     return !job || job->runner_pid == 0 || job->told_of_wait ? nullptr : job;
 }
 
+/// Whether its `salus run` was not told yet why it must not start.
+bool Server::is_to_be_told_of_start(const Job& job) const {
+    return job.runner_pid != 0 && !job.told_of_start && job.device &&
+           devices_[index_of(*job.device)]->engine().starts().waits(JobId{job.id});
+}
+
 Instant Server::next_long_wait() {
     Instant next = kNever;
+    for (const auto& [id, job] : jobs_) {
+        if (is_to_be_told_of_start(job)) next = std::min(next, job.started + kLongWait);
+    }
     for (const auto& device : devices_) {
         for (const auto& [id, session] : device->shell().sessions()) {
             if (to_be_told_of(*session)) next = std::min(next, session->waiting_since + kLongWait);
@@ -167,18 +193,29 @@ void Server::tell_long_waits() {
         Job* job = to_be_told_of(*client.session);
         if (!job || at - client.session->waiting_since < kLongWait) continue;
         job->told_of_wait = true;
-        const auto runner = connections_.find(job->runner_connection);
-        if (runner == connections_.end()) continue;
         const JobStatus row = job_status(client.shell(), *client.session, at);
-        const Wait wait = row.activity ? row.activity->wait : Wait{};
-        wire::Waits waits;
-        waits.state = wire::Text<16>(name_of(row.state));
-        waits.reason = wire::Text<32>(text_of(wait.reason));
-        if (wait.behind && may_see(runner->second.peer.uid, wait.behind->job))
-            waits.behind = wire::Text<64>(wait.behind->name);
-        if (wait.behind) waits.behind_job = wait.behind->job;
-        wire::send(runner->second.socket.get(), waits);
+        Wait wait = row.activity ? row.activity->wait : Wait{};
+        add_limits(wait, *job);
+        tell_wait(*job, row.state, wait);
     }
+    for (auto& [id, job] : jobs_) {
+        if (!is_to_be_told_of_start(job) || at - job.started < kLongWait) continue;
+        job.told_of_start = true;
+        if (const auto wait = start_wait_of(job)) tell_wait(job, JobState::kWaiting, *wait);
+    }
+}
+
+void Server::tell_wait(const Job& job, JobState state, const Wait& wait) {
+    const auto runner = connections_.find(job.runner_connection);
+    if (runner == connections_.end()) return;
+    wire::Waits waits;
+    waits.state = wire::Text<16>(name_of(state));
+    waits.reason = wire::Text<32>(text_of(wait.reason));
+    if (wait.behind && may_see(runner->second.peer.uid, wait.behind->job)) waits.behind = wire::Text<64>(wait.behind->name);
+    if (wait.behind) waits.behind_job = wait.behind->job;
+    waits.user_jobs_max = wait.user_jobs_max;
+    waits.user_memory_max = static_cast<std::uint64_t>(wait.user_memory_max.count);
+    wire::send(runner->second.socket.get(), waits);
 }
 
 /// Whether this user sees the name of the job.
@@ -335,7 +372,7 @@ Server::Reply Server::obey(const os::Peer& peer, Job& job, const wire::SetJob& m
     // What is not set stays, even if root has set it higher.
     const auto& [priority, weight, iterations, interactive] = wanted.value();
     const std::string why_not =
-        options_.user_limits.why_not(peer.uid, weight.value_or(wire::kWeightMin), priority.value_or(-wire::kPriorityMax));
+        limits_of(peer.uid).why_not(weight.value_or(wire::kWeightMin), priority.value_or(-wire::kPriorityMax));
     if (!why_not.empty()) return {false, why_not};
     shell::UserSettings said = job.said;
     if (priority) said.priority = priority;

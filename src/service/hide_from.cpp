@@ -4,6 +4,16 @@
 
 namespace salus::service {
 
+namespace {
+
+/// A user, or a group, may have a limit of its own.
+void hide_limit_in(Wait& wait) {
+    wait.user_jobs_max = 0;
+    wait.user_memory_max = {};
+}
+
+}  // namespace
+
 void hide_from(unsigned uid, Status& status, bool only_numbers) {
     if (uid == 0) return;
     const UserId viewer{uid};
@@ -16,7 +26,8 @@ void hide_from(unsigned uid, Status& status, bool only_numbers) {
         if (!only_numbers) break;
         if (row.activity && row.activity->wait.behind && !is_own(row.activity->wait.behind->job))
             row.activity->wait.behind->name.clear();
-        if (row.behind && !is_own(row.behind->job)) row.behind->name.clear();
+        if (row.start_wait && row.start_wait->behind && !is_own(row.start_wait->behind->job))
+            row.start_wait->behind->name.clear();
     }
     for (auto* rows : {&status.jobs, &status.ended}) {
         for (JobStatus& row : *rows) {
@@ -28,6 +39,8 @@ void hide_from(unsigned uid, Status& status, bool only_numbers) {
             row.why_unshared.clear();
             row.user = kNoUser;
             row.pid = 0;
+            if (row.start_wait) hide_limit_in(*row.start_wait);
+            if (row.activity) hide_limit_in(row.activity->wait);
         }
     }
     for (LaneStatus& lane : status.service.lanes) {

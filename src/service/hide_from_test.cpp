@@ -56,7 +56,9 @@ TEST(HideFrom, WithNumbersOnlyNothingTellsWhoseAJobIs) {
     const std::string text = seen_by(kAlice, true);
     for (const char* hidden : {"beryl", "bronze", "1002"}) EXPECT_FALSE(has(text, hidden)) << hidden << ": " << text;
     Status status = of_two();
+    status.jobs[1].activity->wait.user_memory_max = gibibytes(3);
     hide_from(kAlice, status, true);
+    EXPECT_EQ(status.jobs[1].activity->wait.user_memory_max, Bytes{});
     EXPECT_EQ(to_json(status)["jobs"][0], to_json(status.jobs[0]));
     EXPECT_EQ(status.jobs[0].name, "amber");
     EXPECT_EQ(status.jobs[0].activity->wait.behind->job, 2u);

@@ -41,14 +41,16 @@ struct Job {
     history::CommandKeys keys;
     std::string command;
     bool joins_mps = false;
-    bool told_of_wait = false;  ///< its runner was told that it waits
-    history::Figures past;      ///< of earlier runs
-    history::Figures gone;      ///< of its clients that have left
+    bool told_of_start = false;  ///< its runner was told why it does not start
+    bool told_of_wait = false;   ///< ... and that it waits for the device
+    history::Figures past;       ///< of earlier runs
+    history::Figures gone;       ///< of its clients that have left
     RunUse used_by_gone;
     std::optional<int> exit_status;  ///< of its command, when that has ended
     std::optional<Duration> took;    ///< how long it ran, by its runner, which may have seen several services
     std::string why_unshared;        ///< what a process of it, or its runner, has said
     bool took_part = false;          ///< it has had a runner or a client
+    bool announced = false;          ///< it has had a runner, so its processes count as one job
 };
 
 struct EndedJob {

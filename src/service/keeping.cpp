@@ -106,6 +106,10 @@ Result<std::string> Server::reload() {
     keep_again_ = true;
     set_log_level(options_.log_level);
     for (const auto& device : devices_) device->change(options_);
+    groups_of_.clear();
+    for (const auto& [id, job] : jobs_) {
+        if (job.device) tell_limits(at(*job.device), job.uid);
+    }
     std::string line = reload.line;
     const std::string note = other_policy ? set_policy(*find_policy(options_.policy)) : offer_mps_everywhere();
     if (!note.empty()) line += "; " + note;

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/version.h"
+#include "os/places.h"
 #include "service/log.h"
 #include "service/server.h"
 
@@ -35,9 +36,15 @@ int main(int argc, char** argv) {
         return fail(2, parser.explain(error));
     }
     const std::vector<std::string> arguments = parser.arguments();
-    const auto found = salus::service::find_options(arguments);
+    auto found = salus::service::find_options(arguments);
     if (!found) return fail(2, found.error());
     if (only_check) return 0;
+    if (found.value().state == salus::os::default_state_directory()) {
+        const auto claimed = salus::os::claim_state_directory();
+        if (!claimed) return fail(1, claimed.error());
+        found = salus::service::find_options(arguments);  // it may be another machine's by now
+        if (!found) return fail(2, found.error());
+    }
     const salus::service::Options& options = found.value();
     salus::service::bound_log(options.state + "/salusd.log", salus::service::kLogMax);
     salus::service::set_log_level(options.log_level);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "base/text.h"
 #include "os/places.h"
 #include "os/trust.h"
+#include "os/user.h"
 #include "policies/table.h"
 #include "service/log.h"
 #include "wire/assignments.h"
@@ -45,9 +47,73 @@ std::optional<MpsMode> mps_mode_from(const std::string& name) {
     return std::nullopt;
 }
 
+// ---- the limits of users: `where` says which option, or which entry of a table, has this value
+
+Bytes memory_max_from(const std::string& where, const std::string& text) {
+    const Bytes memory = size_from(where.c_str(), text, Bytes{});
+    if (!text.empty() && memory < kCapacityMin)
+        throw CLI::ValidationError(where, "must be at least 1MiB; got '" + text + "'");
+    return memory;
+}
+
+void check_weight_max(const std::string& where, double weight) {
+    if (weight >= wire::kWeightMin && weight <= wire::kWeightMax) return;
+    throw CLI::ValidationError(where, fmt::format("must be from 0.000001 to 1000000; got '{:g}'", weight));
+}
+
+void check_priority_max(const std::string& where, std::int64_t priority) {
+    if (priority >= -wire::kPriorityMax && priority <= wire::kPriorityMax) return;
+    throw CLI::ValidationError(where, fmt::format("must be from -1000000 to 1000000; got '{}'", priority));
+}
+
+std::int64_t integer_from(const std::string& where, const std::string& text) {
+    const auto number = parse_integer(text);
+    if (!number) throw CLI::ValidationError(where, "must be a whole number; got '" + text + "'");
+    return *number;
+}
+
+constexpr unsigned kJobsMaxMost = 1'000'000;
+
+/// False: a table has no such entry.
+bool set_limit(LimitTable& table, const std::string& name, const std::string& where, const std::string& text) {
+    if (name == "jobs-max") {
+        const std::int64_t jobs = integer_from(where, text);
+        if (jobs < 0 || jobs > kJobsMaxMost)
+            throw CLI::ValidationError(where, fmt::format("must be from 0 to {}; got '{}'", kJobsMaxMost, jobs));
+        table.jobs = static_cast<unsigned>(jobs);
+    } else if (name == "memory-max") {
+        table.memory = memory_max_from(where, text);
+    } else if (name == "weight-max") {
+        const auto weight = parse_number(text);
+        if (!weight) throw CLI::ValidationError(where, "must be a number; got '" + text + "'");
+        check_weight_max(where, *weight);
+        table.weight = *weight;
+    } else if (name == "priority-max") {
+        const std::int64_t priority = integer_from(where, text);
+        check_priority_max(where, priority);
+        table.priority = static_cast<int>(priority);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/// CLI11 does not know that a comment may follow the name of a table.
+std::string without_comments_on_tables(std::istream& text) {
+    std::string all;
+    for (std::string line; std::getline(text, line); all += line + "\n") {
+        const std::size_t start = line.find_first_not_of(" \t"), end = line.rfind(']');
+        const bool is_table = start != std::string::npos && line[start] == '[' && end != std::string::npos;
+        const std::size_t behind = is_table ? line.find_first_not_of(" \t", end + 1) : std::string::npos;
+        if (behind != std::string::npos && line[behind] == '#') line.resize(end + 1);
+    }
+    return all;
+}
+
 }  // namespace
 
-/// CLI11's reader, which also records the options that it has read, so that errors about them can name the file.
+/// CLI11's reader, which also reads the tables of users and groups, and records the options that it has read, so that errors
+/// about them can name the file.
 class OptionsParser::FileReader : public CLI::ConfigTOML {
 public:
     explicit FileReader(const CLI::App& program) : program_(program) {}
@@ -55,7 +121,9 @@ public:
     std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
         path_ = program_.get_config_ptr()->as<std::string>();
         if (program_.get_config_ptr()->empty()) effective_.insert("--config");  // CLI11 sets it afterwards
-        std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(text);
+        std::istringstream without_comments(without_comments_on_tables(text));
+        std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(without_comments);
+        std::erase_if(read, [this](const CLI::ConfigItem& item) { return is_of_limits(item); });
         for (const CLI::ConfigItem& item : read) {
             const CLI::Option* option = program_.get_option_no_throw("--" + item.name);
             const bool is_section = item.name == "++" || item.name == "--";
@@ -66,6 +134,9 @@ public:
         }
         return read;
     }
+
+    const LimitTables& users() const { return users_; }
+    const LimitTables& groups() const { return groups_; }
 
     /// Whether the option has its value from the file.
     bool gave(const std::string& name) const { return effective_.contains(name); }
@@ -82,8 +153,35 @@ public:
     }
 
 private:
+    /// Takes over what belongs to a table [user.NAME] or [group.NAME].
+    bool is_of_limits(const CLI::ConfigItem& item) const {
+        const bool is_users = !item.parents.empty() && item.parents.front() == "user";
+        if (!is_users && (item.parents.empty() || item.parents.front() != "group")) return false;
+        if (item.name == "++" || item.name == "--") return true;  // a table begins or ends
+        std::string name;                                         // CLI11 takes it apart at each dot
+        for (std::size_t i = 1; i < item.parents.size(); ++i) name += (i > 1 ? "." : "") + item.parents[i];
+        if (name.size() > 1 && (name.front() == '"' || name.front() == '\'') && name.back() == name.front())
+            name = name.substr(1, name.size() - 2);
+        const std::string kind = item.parents.front();
+        const std::string table = path_ + ": [" + kind + "." + name + "]";
+        if (name.empty()) throw CLI::ConfigError(path_ + ": [" + kind + "] must name a " + kind + ": [" + kind + ".NAME]");
+        const std::optional<unsigned> number = is_users ? os::user_called(name) : os::group_called(name);
+        if (!number)
+            throw CLI::ConfigError(table + (is_users ? ": there is no user '" : ": there is no group '") + name + "'");
+        if (is_users && *number == 0) throw CLI::ConfigError(table + ": root has no limits");
+        if (!set_.insert(fmt::format("{} {} {}", kind, *number, item.name)).second || item.inputs.size() != 1)
+            throw CLI::ConfigError(table + ": " + item.name + " must have one value");
+        LimitTable& limits = (is_users ? users_ : groups_)[*number];
+        if (!set_limit(limits, item.name, table + " " + item.name, item.inputs.front()))
+            throw CLI::ConfigError(table + ": there is no limit '" + item.name +
+                                   "'; there are jobs-max, memory-max, weight-max and priority-max");
+        return true;
+    }
+
     const CLI::App& program_;
     mutable std::string path_;
+    mutable LimitTables users_, groups_;
+    mutable std::set<std::string> set_;        ///< entries of these tables
     mutable std::set<std::string> effective_;  ///< options from the file that the command line does not override
 };
 
@@ -130,7 +228,8 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
                        "user or job: share time between users first, or between all jobs (default: user if users is all)");
     program.add_option("--show-others", show_others_, "all or numbers: what users see of others' jobs")
         ->capture_default_str();
-    program.add_option("--user-jobs-max", plain_.user_limits.jobs, "jobs of a user that may run at once; 0: any number")
+    program
+        .add_option("--user-jobs-max", plain_.user_limits.others.jobs, "jobs of a user that may run at once; 0: any number")
         ->capture_default_str();
     program.add_option("--user-memory-max", user_memory_max_, "memory that a user's jobs may have together (default: all)");
     program.add_option("--user-weight-max", user_weight_max_,
@@ -173,19 +272,15 @@ std::vector<std::string> OptionsParser::arguments() const {
 /// Weights and priorities of several users compete only if time is not shared by user: then nobody sets their own above the
 /// others', unless the administrator lets them.
 void OptionsParser::read_user_limits(Options& options) const {
-    UserLimits& limits = options.user_limits;
-    limits.memory = size_from("--user-memory-max", user_memory_max_, Bytes{});
-    if (!user_memory_max_.empty() && limits.memory < kCapacityMin)
-        throw CLI::ValidationError("--user-memory-max", "must be at least 1MiB; got '" + user_memory_max_ + "'");
-    if (user_weight_max_ && !(*user_weight_max_ >= wire::kWeightMin && *user_weight_max_ <= wire::kWeightMax))
-        throw CLI::ValidationError("--user-weight-max",
-                                   fmt::format("must be from 0.000001 to 1000000; got '{:g}'", *user_weight_max_));
-    if (user_priority_max_ && (*user_priority_max_ < -wire::kPriorityMax || *user_priority_max_ > wire::kPriorityMax))
-        throw CLI::ValidationError("--user-priority-max",
-                                   fmt::format("must be from -1000000 to 1000000; got '{}'", *user_priority_max_));
+    UserLimits& limits = options.user_limits.others;
+    limits.memory = memory_max_from("--user-memory-max", user_memory_max_);
+    if (user_weight_max_) check_weight_max("--user-weight-max", *user_weight_max_);
+    if (user_priority_max_) check_priority_max("--user-priority-max", *user_priority_max_);
     const bool compete = options.all_users && !options.share_by_user;
     limits.weight = user_weight_max_ || !compete ? user_weight_max_ : 1;
     limits.priority = user_priority_max_ || !compete ? user_priority_max_ : 0;
+    options.user_limits.users = file_->users();
+    options.user_limits.groups = file_->groups();
 }
 
 Options OptionsParser::finish() const {

@@ -41,7 +41,7 @@ struct Options {
     bool all_users = false;      ///< users other than the service's own may attach; each has lanes of their own
     bool share_by_user = false;  ///< time is shared between users first
     bool hides_others = false;   ///< users see numbers of others' jobs, not names
-    UserLimits user_limits;
+    ConfiguredLimits user_limits;
     GivenOptions given;  ///< as on the command line; the next service may take them over
 };
 

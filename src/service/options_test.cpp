@@ -31,8 +31,9 @@ std::string shown(const Options& o) {
         "memory_max={} weight_max={} priority_max={}",
         o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
-        o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.jobs,
-        o.user_limits.memory.count, o.user_limits.weight.value_or(-1), o.user_limits.priority.value_or(-1));
+        o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.others.jobs,
+        o.user_limits.others.memory.count, o.user_limits.others.weight.value_or(-1),
+        o.user_limits.others.priority.value_or(-1));
 }
 
 /// The parsed options, or why they make no sense.
@@ -188,8 +189,8 @@ TEST_F(ServiceOptionsTest, TheExampleFileHasEachOptionWithItsDefault) {
     for (const auto& [name, line] : lines) {
         const Outcome outcome = parse_file(line + "\n");
         EXPECT_EQ(outcome.error, "") << line;
-        if (name == "user-weight-max") EXPECT_EQ(outcome.options.user_limits.weight, 4) << "an example, too";
-        else if (name == "user-priority-max") EXPECT_EQ(outcome.options.user_limits.priority, 0) << "an example, too";
+        if (name == "user-weight-max") EXPECT_EQ(outcome.options.user_limits.others.weight, 4) << "an example, too";
+        else if (name == "user-priority-max") EXPECT_EQ(outcome.options.user_limits.others.priority, 0) << "an example, too";
         else if (name == "min-turn-ms")
             EXPECT_EQ(outcome.options.min_turn, milliseconds(5)) << "an example: no number is default";
         else EXPECT_EQ(outcome.text(), defaults) << line;
@@ -278,6 +279,60 @@ TEST_F(ServiceOptionsTest, TimeIsSharedByUserWhereThereAreSeveralAndElseWeightsA
     has({"--users", "all", "--share-by", "job"}, "weight_max=1 priority_max=0");
     has({"--users", "all", "--share-by", "job", "--user-weight-max", "8"}, "weight_max=8 priority_max=0");
     has({"--share-by", "job"}, "weight_max=-1 priority_max=-1");
+}
+
+// ------------------------------------------------------------------------------------------ tables of users and groups
+
+TEST_F(ServiceOptionsTest, TablesLimitSingleUsersAndGroups) {
+    const Outcome outcome = parse_file(
+        "user-jobs-max = 9\n"
+        "[user.1000]  # by number\n"
+        "jobs-max = 2  # why\n"
+        "memory-max = \"3GiB\"\n"
+        "weight-max = 0.5\n"
+        "priority-max = -1\n"
+        "\n"
+        "[user.daemon]\n"
+        "jobs-max = 0\n"
+        "[group.\"100\"]\n"
+        "memory-max = \"\"\n"
+        "[group.daemon]\n");
+    EXPECT_EQ(outcome.error, "");
+    const ConfiguredLimits& limits = outcome.options.user_limits;
+    EXPECT_EQ(limits.others, (UserLimits{.jobs = 9}));
+    const LimitTables users = {{1000, {2, gibibytes(3), 0.5, -1}}, {1, {.jobs = 0}}};
+    EXPECT_EQ(limits.users, users);
+    const LimitTables groups = {{100, {.memory = Bytes{}}}};
+    EXPECT_EQ(limits.groups, groups);
+    EXPECT_EQ(parse_file("[user]\ndaemon.jobs-max = 2\n").options.user_limits.users, (LimitTables{{1, {.jobs = 2}}}));
+}
+
+TEST_F(ServiceOptionsTest, AWrongTableIsOneClearLine) {
+    const auto expect = [&](const std::string& text, const std::string& error) {
+        EXPECT_EQ(parse_file(text).error, file() + ": " + error) << text;
+    };
+    expect("[user.nobody-of-us]\njobs-max = 1\n", "[user.nobody-of-us]: there is no user 'nobody-of-us'");
+    expect("[user.\"ada.l\"]\njobs-max = 1\n", "[user.ada.l]: there is no user 'ada.l'");
+    expect("[group.none-of-ours]\njobs-max = 1\n", "[group.none-of-ours]: there is no group 'none-of-ours'");
+    expect("[user.root]\njobs-max = 1\n", "[user.root]: root has no limits");
+    expect("[user]\njobs-max = 1\n", "[user] must name a user: [user.NAME]");
+    expect("[user.1000]\njob-max = 1\n",
+           "[user.1000]: there is no limit 'job-max'; there are jobs-max, memory-max, weight-max and priority-max");
+    expect("[user.1000]\njobs-max = 1\n[user.1001]\n[user.1000]\njobs-max = 2\n",
+           "[user.1000]: jobs-max must have one value");
+    expect("[user.1000]\njobs-max = 1\njobs-max = 2\n", "[user.1000]: jobs-max must have one value");
+    expect("[user.1000]\njobs-max = [1, 2]\n", "[user.1000]: jobs-max must have one value");
+    for (const char* value : {"-1", "1000001"})
+        expect("[user.1000]\njobs-max = " + std::string(value) + "\n",
+               "[user.1000] jobs-max: must be from 0 to 1000000; got '" + std::string(value) + "'");
+    expect("[user.1000]\njobs-max = 1.5\n", "[user.1000] jobs-max: must be a whole number; got '1.5'");
+    expect("[user.1000]\nmemory-max = 5\n", "[user.1000] memory-max: must be at least 1MiB; got '5'");
+    expect("[user.1000]\nmemory-max = \"much\"\n", "[user.1000] memory-max: 'much' is not a size, such as 16GiB");
+    expect("[group.100]\nweight-max = 0\n", "[group.100] weight-max: must be from 0.000001 to 1000000; got '0'");
+    expect("[group.100]\nweight-max = heavy\n", "[group.100] weight-max: must be a number; got 'heavy'");
+    expect("[group.100]\npriority-max = 9999999\n",
+           "[group.100] priority-max: must be from -1000000 to 1000000; got '9999999'");
+    expect("[team.red]\njobs-max = 1\n", "there is no option 'team'");
 }
 
 // ------------------------------------------------------------------------------------------------------ the last service

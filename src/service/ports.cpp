@@ -38,8 +38,8 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     engine.lanes_max = options.lanes;
     engine.paging = options.paging;
     engine.share_by_user = options.share_by_user;
-    engine.user_jobs_max = options.user_limits.jobs;
-    engine.user_memory_max = options.user_limits.memory;
+    engine.user_jobs_max = options.user_limits.others.jobs;
+    engine.user_memory_max = options.user_limits.others.memory;
     engine.min_turn = options.min_turn.value_or(memory.traits().asynchronous ? kMinTurnOnGpu : kMinTurnOnHost);
     engine.page_bytes_per_s = 1e9;  // to a file and back
     engine.review_every = milliseconds(100);

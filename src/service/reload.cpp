@@ -39,9 +39,15 @@ Reload reload_from(const Options& now, Options read) {
     }
     if (now.rehome_after != read.rehome_after)
         changed.push_back(fmt::format("rehome-after-s {}", read.rehome_after.seconds()));
-    const UserLimits &had = now.user_limits, &has = read.user_limits;
+    const UserLimits &had = now.user_limits.others, &has = read.user_limits.others;
+    if (had.jobs != has.jobs)
+        changed.push_back(has.jobs == 0 ? "no user-jobs-max" : fmt::format("user-jobs-max {}", has.jobs));
+    if (had.memory != has.memory)
+        changed.push_back(has.memory == Bytes{} ? "no user-memory-max" : "user-memory-max " + format_bytes(has.memory));
     if (had.weight != has.weight) changed.push_back(limit_text("user-weight-max", has.weight));
     if (had.priority != has.priority) changed.push_back(limit_text("user-priority-max", has.priority));
+    if (now.user_limits.users != read.user_limits.users) changed.emplace_back("limits of single users");
+    if (now.user_limits.groups != read.user_limits.groups) changed.emplace_back("limits of groups");
     compare("connections-per-user", now.connections_per_user, read.connections_per_user);
     compare("log-level", now.log_level, read.log_level);
     compare("trace-limit", now.trace_limit, read.trace_limit);
@@ -55,8 +61,6 @@ Reload reload_from(const Options& now, Options read) {
     stays("users", now.all_users, read.all_users);
     stays("share-by", now.share_by_user, read.share_by_user);
     stays("show-others", now.hides_others, read.hides_others);
-    stays("user-jobs-max", now.user_limits.jobs, read.user_limits.jobs);
-    stays("user-memory-max", now.user_limits.memory, read.user_limits.memory);
     stays("socket", now.socket, read.socket);
     stays("state", now.state, read.state);
     read.given = now.given;

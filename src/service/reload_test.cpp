@@ -28,15 +28,20 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.all_users = true;
     read.share_by_user = true;
     read.hides_others = true;
-    read.user_limits = {.jobs = 3, .memory = gibibytes(1), .weight = 2.5, .priority = 7};
+    read.user_limits.others = {.jobs = 3, .memory = gibibytes(1), .weight = 2.5, .priority = 7};
+    read.user_limits.users[1000].jobs = 2;
+    read.user_limits.groups[100].weight = 2;
     read.socket = "/other";
     read.state = "/other";
     const Reload reload = reload_from(running(), read);
     EXPECT_EQ(
         reload.line,
         "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
-        "user-weight-max 2.5, user-priority-max 7, connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a "
-        "restart: device, mps, users, share-by, show-others, user-jobs-max, user-memory-max, socket, state");
+        "user-jobs-max 3, user-memory-max 1.0 GiB, user-weight-max 2.5, user-priority-max 7, limits of single users, limits "
+        "of groups, connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a restart: device, mps, users, "
+        "share-by, show-others, socket, state");
+    EXPECT_EQ(reload.options.user_limits.others.jobs, 3u);
+    EXPECT_EQ(reload.options.user_limits.users.at(1000).jobs, 2u);
     EXPECT_EQ(reload.options.policy, "las");
     EXPECT_EQ(reload.options.lanes, 2u);
     EXPECT_EQ(reload.options.device, "auto");
@@ -46,7 +51,12 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.min_turn.reset();
     EXPECT_EQ(reload_from(reload.options, read).line,
               "changed: min-turn-ms by the cost of a switch; needs a restart: device, mps, users, share-by, show-others, "
-              "user-jobs-max, user-memory-max, socket, state");
+              "socket, state");
+    read.user_limits.others.jobs = 0;
+    read.user_limits.others.memory = {};
+    EXPECT_TRUE(
+        reload_from(reload.options, read)
+            .line.starts_with("changed: min-turn-ms by the cost of a switch, no user-jobs-max, no user-memory-max; "));
 }
 
 TEST(Reload, APolicyThatWasSetStaysUntilAnotherIsConfigured) {

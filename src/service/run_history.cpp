@@ -47,8 +47,19 @@ Result<std::uint64_t> RunHistory::clear(std::optional<unsigned> uid, std::string
 }
 
 void RunHistory::record(history::Run run) {
-    if (!store_ || run.keys.command == 0) return;
     run.ended_at_s = os::unix_time_s();
+    write(run);
+}
+
+void RunHistory::record_untold(history::Run run) {
+    run.ended_at_s = std::min(run.ended_at_s, os::unix_time_s());
+    run.figures = recall(run.uid, run.keys);
+    run.figures.iterations = 0;  // so that the length that is known stays
+    write(run);
+}
+
+void RunHistory::write(const history::Run& run) {
+    if (!store_ || run.keys.command == 0) return;
     const Result<bool> recorded = store_->record(run);
     if (!recorded) log(LogLevel::kWarning, "cannot record a run in the history: {}", recorded.error());
 }

@@ -28,8 +28,12 @@ public:
     Result<std::uint64_t> clear(std::optional<unsigned> uid, std::string_view part);
     /// Records a run that ends now.
     void record(history::Run run);
+    /// Records one that ended while no service ran, so that its figures and use are not known.
+    void record_untold(history::Run run);
 
 private:
+    void write(const history::Run& run);
+
     std::unique_ptr<history::Store> store_;
 };
 

@@ -16,12 +16,14 @@
 
 #include "base/text.h"
 #include "core/placement.h"
+#include "history/untold.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/places.h"
 #include "os/process.h"
 #include "os/timespec.h"
 #include "os/trust.h"
+#include "os/user.h"
 #include "service/log.h"
 #include "service/startup.h"
 
@@ -32,6 +34,8 @@ namespace {
 constexpr Duration kAcceptPause = milliseconds(500);
 /// How often the service looks whether its socket is still there. Nobody else tells it.
 constexpr Duration kLookAtSocket = seconds(1);
+/// How long after its start the service waits for the runners of the last one's jobs.
+constexpr Duration kReturnPatience = seconds(5);
 /// A flood of messages from one peer must not keep the service from the others.
 constexpr int kMessagesAtOnce = 16;
 
@@ -86,6 +90,7 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     server->lock_ = std::move(lock).value();
     server->state_lock_ = std::move(state_lock).value();
     server->is_users_own_ = options.socket == os::user_socket();
+    server->record_untold_of_owner();
     for (const auto& device : server->devices_) {
         server->offer_mps(*device, {});
         device->find_mps_of_earlier_service();
@@ -449,6 +454,8 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
         return note_unshared(connection.peer, *unshared), false;
+    if (const auto* end = std::get_if<wire::UntoldEnd>(&received.message))
+        return record_untold(connection.peer.uid, *end), true;
     log_of_peer(LogLevel::kWarning, "pid {} is dropped: an unexpected message", connection.peer.pid);
     refuse(connection, "an unexpected message");
     return false;
@@ -518,12 +525,15 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     }
     descriptors.epoll = epoll_.get();
     if (!watch(descriptors.pidfd.get(), Watch::kProcess, connection.id, EPOLLIN)) return false;
-    if (const std::string why = why_no_new_job(connection.peer.uid, attach.job); !why.empty()) return turn_away(why);
-    wire::Attach checked = attach;
-    if (const UserLimits& limits = options_.user_limits; limits.apply_to(connection.peer.uid)) {
-        checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
-        checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
+    const UserLimits limits = limits_of(session->uid);
+    if (limits.jobs > 0 && !counts_already(*session, attach.job)) {
+        const bool may_be_announced = attach.job != 0 && os::now() - started_ < kReturnPatience;
+        if (may_be_announced) return false;  // without an answer: it tries again
+        if (const std::string why = why_no_new_job(session->uid); !why.empty()) return turn_away(why);
     }
+    wire::Attach checked = attach;
+    checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
+    checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
     const std::uint32_t number = attach.job != 0 ? attach.job : kept_number_of(session->process, session->uid);
     Job& job = jobs_.add(number, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
@@ -535,6 +545,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     }
     SharedDevice& device = device_for(job);
     session->id = device.shell().lowest_free_id();
+    tell_limits(device, session->uid);
     Result<Session*> attached = device.shell().attach(std::move(session), checked);
     if (!attached) return turn_away(attached.error());
     connection.client = {device.id(), attached.value()->id};
@@ -546,18 +557,53 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     return true;
 }
 
-/// A process that attaches without `salus run` cannot wait to start: it is there. Empty: it may attach.
-std::string Server::why_no_new_job(unsigned uid, std::uint32_t job) const {
-    const unsigned most = options_.user_limits.jobs;
-    if (job != 0 || most == 0 || !options_.user_limits.apply_to(uid)) return "";
-    const auto has = std::ranges::count_if(jobs_, [&](const auto& entry) { return entry.second.uid == uid; });
-    if (has < static_cast<std::ptrdiff_t>(most)) return "";
+UserLimits Server::limits_of(unsigned uid) {
+    const ConfiguredLimits& configured = options_.user_limits;
+    if (uid == 0 || configured.groups.empty()) return configured.of(uid, {});
+    auto known = groups_of_.find(uid);
+    if (known == groups_of_.end()) {
+        auto groups = os::groups_of_user(uid);
+        if (!groups) return configured.of(uid, {});
+        known = groups_of_.emplace(uid, std::move(*groups)).first;
+    }
+    return configured.of(uid, known->second);
+}
+
+/// Before a job of the user takes anything of the device.
+void Server::tell_limits(SharedDevice& device, unsigned uid) {
+    const UserLimits limits = limits_of(uid);
+    device.shell().limit_user(UserId{uid}, {limits.jobs, limits.memory});
+}
+
+// Note [Jobs that count]
+// A job that its runner has announced counts once against user-jobs-max, with all its processes. Any process can name any
+// number, so one whose job nobody has announced, or that must not start yet, counts as a job of its own. After a restart,
+// processes come back before their runners: the roster shows those that were clients; others try again until the runners had
+// time to announce their jobs.
+
+/// Whether the process belongs to a job of its user that counts already, or did under the last service.
+bool Server::counts_already(const Session& session, std::uint32_t number) {
+    const auto knows = [&](const auto& device) { return device->shell().is_orphan(session.process); };
+    if (std::ranges::any_of(devices_, knows)) return true;
+    const Job* job = jobs_.find(number);
+    if (!job || job->uid != session.uid || !job->announced) return false;
+    return !job->device || !at(*job->device).engine().starts().waits(JobId{number});
+}
+
+/// A process that no job counts for cannot wait to start: it is there. Empty: it may attach.
+std::string Server::why_no_new_job(unsigned uid) {
+    std::size_t has = 0;
+    for (const auto& [id, job] : jobs_) {
+        if (job.uid == uid) has += job.announced ? 1 : clients_of(id).size();
+    }
+    const unsigned most = limits_of(uid).jobs;
+    if (has < most) return "";
     return fmt::format("user {} has {} jobs, and --user-jobs-max allows no more", uid, has);
 }
 
 bool Server::run_job(Connection& connection, const wire::Run& run) {
     // One that already runs keeps its place; its clients get what the limits allow.
-    const std::string why_not = options_.user_limits.why_not(connection.peer.uid, run.weight, run.priority);
+    const std::string why_not = limits_of(connection.peer.uid).why_not(run.weight, run.priority);
     if (run.runs == 0 && !why_not.empty()) {
         wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why_not), 1});
         return false;
@@ -570,6 +616,7 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     take_over(job, job.runner);
     keep_again_ = true;
     job.runner_connection = connection.id;
+    job.announced = true;
     job.keys = {run.command_key, run.program_key};
     job.command = std::string(run.command.view());
     job.past = history_.recall(job.uid, job.keys);
@@ -590,10 +637,10 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     }
     if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
     job.took_part = true;
+    tell_limits(device, job.uid);
     const bool starts = device.shell().announce(
         {JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0, job.uid});
     running.waits = starts ? 0 : 1;
-    if (!starts) running.reason = wire::Text<32>(name_of(device.engine().why_waits_to_start(JobId{job.id})));
     return wire::send(connection.socket.get(), running);
 }
 
@@ -628,6 +675,25 @@ void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status, use});
     log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
         figures.iterations);
+}
+
+void Server::record_untold(unsigned uid, const wire::UntoldEnd& end) {
+    const Duration took{static_cast<std::int64_t>(end.took_ns)};
+    const std::string command(end.command.view());
+    history_.record_untold({uid, {end.command_key, end.program_key}, command, {}, took, end.ended_unix_s, end.status});
+    log_of_peer(LogLevel::kInfo, "a job of user {} ended with status {} while no service ran: {}", uid, end.status, command);
+}
+
+/// What this user's `salus run` left while no service ran here. Other users' tell it when they next come.
+void Server::record_untold_of_owner() {
+    const auto is_for_us = [&](const std::string& service) {
+        return service == options_.socket || (is_users_own_ && service == history::kUsersOwn);
+    };
+    for (history::UntoldRun& untold : history::take_untold(options_.state, is_for_us)) {
+        untold.run.uid = ::getuid();
+        log(LogLevel::kInfo, "a job ended with status {} while no service ran: {}", untold.run.status, untold.run.command);
+        history_.record_untold(untold.run);
+    }
 }
 
 void Server::close(std::uint32_t id) {

@@ -107,11 +107,16 @@ private:
     void read_from(Connection& connection);
     bool handle(Connection& connection, wire::Received& received);
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
-    std::string why_no_new_job(unsigned uid, std::uint32_t job) const;
+    UserLimits limits_of(unsigned uid);
+    void tell_limits(SharedDevice& device, unsigned uid);
+    bool counts_already(const Session& session, std::uint32_t job);
+    std::string why_no_new_job(unsigned uid);
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
     void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
+    void record_untold(unsigned uid, const wire::UntoldEnd& end);
+    void record_untold_of_owner();
     void close(std::uint32_t id);
     ClientOn find(const ClientHandle& handle);
     ClientOn client_of(const Connection& connection);
@@ -121,6 +126,8 @@ private:
     std::vector<ClientOn> clients_of(std::uint32_t job) const;
     std::vector<int> unseen_of(const Job& job) const;
     std::optional<Wait::Behind> holder_of_most(DeviceId device) const;
+    std::optional<StartWait> start_wait_of(const Job& job) const;
+    void add_limits(Wait& wait, const Job& job) const;
     static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
     static JobStatus row_of(const EndedJob& ended);
     static void describe(JobStatus& row, const Job& job, Instant at);
@@ -144,8 +151,10 @@ private:
     // ---- commands.cpp ----
     bool may_see(unsigned uid, std::uint32_t id);
     Job* to_be_told_of(const Session& session);
+    bool is_to_be_told_of_start(const Job& job) const;
     Instant next_long_wait();
     void tell_long_waits();
+    void tell_wait(const Job& job, JobState state, const Wait& wait);
     struct Reply {
         bool ok = true;
         std::string text = "{}";  ///< JSON, or one line that says why not
@@ -185,6 +194,7 @@ private:
     os::Descriptor hang_ups_;  ///< SIGHUP: it reads its configuration again
     std::map<ConnectionId, Connection> connections_;
     Jobs jobs_;
+    std::map<unsigned, std::vector<unsigned>> groups_of_;  ///< groups of users, as they were when asked for
     std::unordered_map<ConnectionId, Attached> attached_;
     std::vector<std::unique_ptr<SharedDevice>> devices_;  ///< by DeviceId; at least one
     std::uint32_t next_connection_ = 1;

@@ -421,6 +421,12 @@ void Shell::set_policy(const Policy& policy) {
     feed(event::SetPolicy{&policy});
 }
 
+void Shell::limit_user(UserId user, Limits limits) {
+    if (user == kRoot || engine_.limits_of(user) == limits) return;
+    look_at_holders();
+    feed(event::SetUserLimits{user, limits.jobs, limits.memory});
+}
+
 void Shell::pause(Session& session, bool paused) {
     if (session.paused == paused) return;
     tell_progress_of_holders();

@@ -179,6 +179,8 @@ public:
     void set_policy(const Policy& policy);
     /// Takes over capacity, lanes, paging, minimum turn and rehoming time.
     void reconfigure(const Settings& settings);
+    /// What the user's jobs may have together from now on. REQUIRES: told before the first of them is announced or attaches.
+    void limit_user(UserId user, Limits limits);
     void pause(Session& session, bool paused);
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
     /// All that its user has changed about the job by now.

@@ -344,7 +344,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const bool back = attach && s.client(attach->client).page->iterations > 0;  // it attaches to a new service
     const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
                          std::holds_alternative<event::SetCapacity>(event) ||
-                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::SetLimits>(event);
+                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::SetLimits>(event) ||
+                         std::holds_alternative<event::SetUserLimits>(event);
     const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
     const bool was_stopped = std::exchange(was_stopped_, anybody_stopped(s));
     const bool disturbed = was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;

@@ -102,6 +102,7 @@ void Simulation::attach(ClientId id) {
     session->connection = world_.connect(id);
     session->page = c.page;
     with_shell([&] {
+        limit_user(id);
         SALUS_CHECK(shell_->attach(std::move(session), introduction).ok(), "simulated clients state sensible figures");
     });
 }

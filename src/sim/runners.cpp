@@ -26,7 +26,10 @@ void Simulation::announce(ClientId id) {
     announcement.waited = runner.waits;
     announcement.uid = static_cast<std::uint32_t>(jobs_[index_of(id)].user);
     bool starts = false;
-    with_shell([&] { starts = shell_->announce(announcement); });
+    with_shell([&] {
+        limit_user(id);
+        starts = shell_->announce(announcement);
+    });
     runner.waits = !starts;
     if (starts) start_job(id);
 }

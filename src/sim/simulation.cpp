@@ -58,6 +58,12 @@ void Simulation::start_service() {
     for (const Recorded& early : std::exchange(early_, {})) recorded(early.event, now(), early.actions);
 }
 
+/// As the service does before a job of the user is announced or attaches.
+void Simulation::limit_user(ClientId id) {
+    const UserId user = jobs_[index_of(id)].user;
+    if (const auto set = user_limits_.find(user); set != user_limits_.end()) shell_->limit_user(user, set->second);
+}
+
 /// Clients notice at once. The roster is written first, as the service does whenever it has nothing else to do.
 void Simulation::kill_service(Duration down_for) {
     if (!shell_) return;
@@ -232,6 +238,10 @@ void Simulation::disturb(const Disturbance& d) {
             options_.engine.rehome_after = d.time;
             if (shell_)
                 with_shell([&] { shell_->reconfigure({options_.engine, policy_, &fallback_, options_.min_turn_is_fixed}); });
+            return;
+        case Kind::kUserLimits:
+            user_limits_[jobs_[index_of(d.client)].user] = {d.jobs_max, d.capacity};
+            if (shell_) with_shell([&] { limit_user(d.client); });
             return;
         default: break;
     }

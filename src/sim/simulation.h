@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -39,6 +40,7 @@ struct Disturbance {
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
         kLimits,        ///< sets `lanes_max` and `paging`, and `time` as rehome_after
+        kUserLimits,    ///< sets those of the client's user: `jobs_max`, and `capacity` of memory
         kCapacity,      ///< others leave `capacity` of the device
         kContext,       ///< the client's context grows by `capacity`
         kNoLaneMemory,  ///< the device has no more memory for lanes ...
@@ -55,6 +57,7 @@ struct Disturbance {
     Duration time{};
     unsigned lanes_max = 0;
     bool paging = true;
+    unsigned jobs_max = 0;
 };
 
 /// What a canary does wrong, in one of 16 cases.
@@ -208,6 +211,7 @@ private:
     void happen(const Pending& pending);
     void disturb(const Disturbance& disturbance);
     void start_service();
+    void limit_user(ClientId id);
     void kill_service(Duration down_for);
     /// Makes every call into the shell. The shell sees pages as of now; right after the call, clients receive its messages.
     template <typename Call>
@@ -317,6 +321,7 @@ private:
     std::optional<SlicedDevice> sliced_;
     std::unique_ptr<shell::Shell> shell_;  ///< none while the service is down
     const Policy* policy_;                 ///< of the next service
+    std::map<UserId, Limits> user_limits_;
     struct Recorded {
         Event event;
         std::vector<Action> actions;

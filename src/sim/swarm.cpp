@@ -141,6 +141,27 @@ void draw_users(std::uint64_t seed, Scenario& scenario) {
     if (random.chance(0.2)) engine.user_memory_max = mebibytes_of(engine.capacity.mib() * random.between(0.3, 0.9));
 }
 
+/// An administrator changes the limits of users while their jobs run. From its own source, too.
+void draw_user_limits(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0xbf58476d1ce4e5b9ull + 3);
+    std::vector<ClientId> limited;  // root has no limits
+    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+        if (scenario.jobs[i].user != kRoot) limited.push_back(ClientId(i));
+    }
+    if (limited.empty() || random.chance(0.5)) return;
+    std::vector<Disturbance>& disturbances = scenario.options.disturbances;
+    for (std::uint64_t n = 1 + random.below(4); n > 0; --n) {
+        Disturbance change{.at_event = random.below(20 + scenario.jobs.size() * 60), .kind = Disturbance::Kind::kUserLimits};
+        change.client = limited[random.below(limited.size())];
+        change.jobs_max = static_cast<unsigned>(random.below(4));
+        if (random.chance(0.6))
+            change.capacity = mebibytes_of(scenario.options.engine.capacity.mib() * random.between(0.2, 1.0));
+        disturbances.push_back(change);
+    }
+    std::stable_sort(disturbances.begin(), disturbances.end(),
+                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+}
+
 /// Draws the disturbances and their times.
 class DisturbanceDrawer {
 public:
@@ -275,6 +296,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     for (const std::uint32_t crew : {1u, 2u}) draw_crew(seed, crew, scenario);
     draw_limits(seed, scenario);
     draw_users(seed, scenario);
+    draw_user_limits(seed, scenario);
     return scenario;
 }
 

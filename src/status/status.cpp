@@ -74,6 +74,9 @@ public:
     void unless_zero(const char* key, std::uint32_t number) {
         if (number != 0) object_[key] = number;
     }
+    void unless_zero(const char* key, Bytes bytes) {
+        if (bytes != Bytes{}) object_[key] = bytes.count;
+    }
     void choice(const char* key, bool value, const char* if_true, const char* if_false) {
         object_[key] = value ? if_true : if_false;
     }
@@ -141,6 +144,7 @@ public:
     void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
     void milliseconds(const char* key, Duration& time) { time = duration(key, 1e-3).value_or(time); }
     void unless_zero(const char* key, std::uint32_t& number) { (*this)(key, number); }
+    void unless_zero(const char* key, Bytes& bytes) { (*this)(key, bytes); }
     void choice(const char* key, bool& value, const char* if_true, const char* /*if_false*/) {
         value = text(key) == if_true;
     }
@@ -204,6 +208,14 @@ void list(Fields& fields, S& behind) {
     fields.unless_zero("behind_job", behind.job);
 }
 
+/// All but the reason, which has another key before a job has started.
+template <typename Fields, typename S>
+void list_about_wait(Fields& fields, S& wait) {
+    fields.among("behind", wait.behind);
+    fields.unless_zero("user_jobs_max", wait.user_jobs_max);
+    fields.unless_zero("user_memory_max_bytes", wait.user_memory_max);
+}
+
 template <typename Fields, Some<Activity::Length> S>
 void list(Fields& fields, S& length) {
     fields("iterations_total", length.iterations);
@@ -213,7 +225,7 @@ void list(Fields& fields, S& length) {
 template <typename Fields, Some<Activity> S>
 void list(Fields& fields, S& activity) {
     fields("waits_for", activity.wait.reason);
-    fields.among("behind", activity.wait.behind);
+    list_about_wait(fields, activity.wait);
     fields("lane", activity.lane);
     fields("iterations", activity.iterations);
     fields("iterations_before", activity.iterations_before);
@@ -247,6 +259,7 @@ void list(Fields& fields, S& activity) {
 template <typename Fields, Some<StartWait> S>
 void list(Fields& fields, S& wait) {
     fields("start_waits_for", wait.reason);
+    list_about_wait(fields, wait);
 }
 
 template <typename Fields, Some<JobEnd> S>
@@ -270,7 +283,6 @@ void list(Fields& fields, S& job) {
     fields.among("start_waits_for", job.start_wait);
     fields("log", job.log);
     fields("why_unshared", job.why_unshared);
-    fields.among("behind", job.behind);
     fields.among("iterations", job.activity);
     fields.among("ended_unix_s", job.end);
 }

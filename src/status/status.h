@@ -51,7 +51,9 @@ struct Wait {
         std::uint32_t job = 0;  ///< 0: not known
     };
     std::optional<WaitReason> reason = WaitReason::kNothing;  ///< nothing: one that this version does not know
-    std::optional<Behind> behind;                             ///< the job that it waits for
+    std::optional<Behind> behind;  ///< the job that it waits for, or that holds most of the memory
+    unsigned user_jobs_max = 0;    ///< the limit, if that is the reason; 0: not known
+    Bytes user_memory_max = {};    ///< the same
 };
 /// The name as in the JSON; empty for kNothing.
 std::string_view text_of(const std::optional<WaitReason>& reason);
@@ -97,9 +99,7 @@ struct Activity {
 };
 
 /// Why a job that has no client yet does not start.
-struct StartWait {
-    std::optional<WaitReason> reason;  ///< nothing: one that this version does not know
-};
+struct StartWait : Wait {};
 
 /// How a job has ended.
 struct JobEnd {
@@ -122,7 +122,6 @@ struct JobStatus {
     std::string log;           ///< path, if it was detached
     std::string why_unshared;  ///< why it runs without sharing, or a process of it does
     std::optional<StartWait> start_wait;  ///< of a job that must not start yet
-    std::optional<Wait::Behind> behind;   ///< of a job that waits for memory to start: who holds most of it
     std::optional<Activity> activity;     ///< of a client that the engine knows
     std::optional<JobEnd> end;            ///< of a job that has ended
 };

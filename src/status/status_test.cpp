@@ -85,13 +85,13 @@ Status full_status() {
     starting.pid = 43;
     starting.user = kRoot;
     starting.attached = milliseconds(500);
-    starting.state = JobState::kStarting;
-    starting.behind = Wait::Behind{"vae", 4};
+    starting.state = JobState::kWaiting;
+    starting.start_wait = StartWait{{WaitReason::kMemory, Wait::Behind{"vae", 4}}};
     starting.why_unshared = "no torch";
     status.jobs.push_back(starting);
     JobStatus ended = starting;
     ended.state = JobState::kEnded;
-    ended.behind.reset();
+    ended.start_wait.reset();
     ended.end = {1'700'000'000, 130};
     status.ended.push_back(ended);
     return status;
@@ -100,11 +100,18 @@ Status full_status() {
 TEST(Status, AJobThatMayNotStartYetSaysWhyAndAHiddenUserIsLeftOut) {
     JobStatus job;
     EXPECT_FALSE(to_json(job).contains("start_waits_for") || to_json(job).contains("uid"));
-    job.start_wait = StartWait{WaitReason::kUserJobs};
+    job.start_wait = StartWait{{WaitReason::kUserJobs, {}, 3}};
     job.user = kRoot;
     const json written = to_json(job);
     EXPECT_EQ(written["start_waits_for"], "user-jobs");
+    EXPECT_EQ(written["user_jobs_max"], 3);
+    EXPECT_FALSE(written.contains("user_memory_max_bytes") || written.contains("behind"));
     EXPECT_EQ(job_status_from(written).start_wait->reason, WaitReason::kUserJobs);
+    EXPECT_EQ(job_status_from(written).start_wait->user_jobs_max, 3u);
+    JobStatus client;
+    client.activity.emplace().wait = {WaitReason::kUserMemory, {}, 0, gibibytes(2)};
+    EXPECT_EQ(to_json(client)["user_memory_max_bytes"], gibibytes(2).count);
+    EXPECT_EQ(job_status_from(to_json(client)).activity->wait.user_memory_max, gibibytes(2));
     EXPECT_EQ(job_status_from(written).user, kRoot);
     EXPECT_EQ(job_status_from(json::object()).user, kNoUser);
 }
@@ -123,7 +130,7 @@ TEST(Status, IsThisJson) {
         R"("persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
         R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_s":3.0,"waiting_now_s":1.0,)"
         R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"job":4,)"
-        R"("log":"","name":"late","pid":43,"state":"starting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
+        R"("log":"","name":"late","pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
         R"("service":{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
         R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
         R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"min_turn_ms":5.0,"mps":"/mps",)"

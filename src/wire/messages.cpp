@@ -27,13 +27,15 @@ bool text_is_clean(const T& message) {
     if constexpr (std::is_same_v<T, Run>) {
         return clean(message.name) && clean(message.log) && clean(message.command);
     } else if constexpr (std::is_same_v<T, Running>) {
-        return clean(message.device) && clean(message.gpu) && clean(message.mps) && clean(message.reason);
+        return clean(message.device) && clean(message.gpu) && clean(message.mps);
     } else if constexpr (std::is_same_v<T, Waits>) {
         return clean(message.state) && clean(message.reason) && clean(message.behind);
     } else if constexpr (std::is_same_v<T, Welcome>) {
         return clean(message.device) && clean(message.gpu);
     } else if constexpr (std::is_same_v<T, ClearHistory>) {
         return clean(message.part);
+    } else if constexpr (std::is_same_v<T, UntoldEnd>) {
+        return clean(message.command);
     } else if constexpr (requires { message.name; }) return clean(message.name);
     else if constexpr (requires { message.why; }) return clean(message.why);
     else if constexpr (requires { message.job.name; }) return clean(message.job.name);

@@ -196,20 +196,22 @@ struct Running {
     Text<16> device;
     Text<64> gpu;
     Text<128> mps;            ///< the directory of MPS's pipes; empty: the job must not use MPS
-    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes ...
-    Text<32> reason = {};     ///< ... and why, as in the status
+    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes
 };
 /// There is room on the device for the job's process.
 struct Start {
     static constexpr std::uint16_t kType = 46;
 };
-/// The job has waited for long. A service sends this at most once. The texts are those of the status.
+/// The job has waited for long: to start, or for the device. A service sends this at most once of each. The texts are those
+/// of the status.
 struct Waits {
     static constexpr std::uint16_t kType = 45;
     Text<16> state;
     Text<32> reason;
     Text<64> behind;  ///< the name of the job that it waits for; empty: none, or unknown
     std::uint32_t behind_job = 0;
+    std::uint32_t user_jobs_max = 0;    ///< the limit, if that is the reason; 0: not known
+    std::uint64_t user_memory_max = 0;  ///< the same
 };
 /// The job is sent a signal that may end it.
 struct Interrupted {
@@ -227,6 +229,17 @@ struct Ended {
     static constexpr std::uint16_t kType = 44;
     std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
     std::uint64_t took_ns = 0;  ///< the whole time; a service may have started in between and not know it
+};
+/// A run whose end no service was there to record (history/untold.h). Several may come on one connection; nothing answers.
+struct UntoldEnd {
+    static constexpr std::uint16_t kType = 49;
+    std::int32_t status = 0;  ///< as in Ended
+    std::uint32_t unused = 0;
+    std::uint64_t took_ns = 0;
+    double ended_unix_s = 0;
+    std::uint64_t command_key = 0;  ///< as in Run
+    std::uint64_t program_key = 0;
+    Text<148> command;
 };
 // Commands: one or several per connection. The service answers each with Answer.
 
@@ -313,11 +326,11 @@ struct Answer {
     std::uint64_t size = 0;
 };
 
-using Message =
-    std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew, Welcome, Sorry,
-                 LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm, Refuse, Run, Running,
-                 Start, Waits, Interrupted, Unshared, Ended, AskStatus, SetPolicy, FlushTrace, ReloadService, StopService,
-                 PauseJob, ResumeJob, KillJob, SetJob, WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
+using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
+                             Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
+                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, UntoldEnd, AskStatus,
+                             SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob,
+                             WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
 using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,

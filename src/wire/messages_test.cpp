@@ -53,12 +53,15 @@ auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited, m.weight,
                       m.priority);
 }
-auto fields(const Running& m) {
-    return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits, shown(m.reason));
-}
+auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits); }
 auto fields(const Start&) { return std::tuple(); }
-auto fields(const Waits& m) { return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job); }
+auto fields(const Waits& m) {
+    return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job, m.user_jobs_max, m.user_memory_max);
+}
 auto fields(const Ended& m) { return std::tuple(m.status, m.took_ns); }
+auto fields(const UntoldEnd& m) {
+    return std::tuple(m.status, m.took_ns, m.ended_unix_s, m.command_key, m.program_key, shown(m.command));
+}
 auto fields(const AskStatus&) { return std::tuple(); }
 auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
 auto fields(const FlushTrace&) { return std::tuple(); }
@@ -126,12 +129,13 @@ std::vector<Message> examples() {
             Arm{1, 0},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1, Text<32>("user-jobs")},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
             Start{},
-            Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3},
+            Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3, 4, kLarge},
             Interrupted{},
             Unshared{3, Text<160>("torch.distributed")},
             Ended{-9, kLarge},
+            UntoldEnd{130, 0, kLarge, 1.5e9, kLarge + 1, kLarge + 2, Text<148>("python train.py")},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
             FlushTrace{},
@@ -276,7 +280,7 @@ std::vector<Place> texts() {
             {Run{}, kBodyAt + offsetof(Run, name), 64},
             {Run{}, kBodyAt + offsetof(Run, log), 256},
             {Run{}, kBodyAt + offsetof(Run, command), 148},
-            {Running{}, kBodyAt + offsetof(Running, reason), 32},
+            {UntoldEnd{}, kBodyAt + offsetof(UntoldEnd, command), 148},
             {ClearHistory{}, kBodyAt + offsetof(ClearHistory, part), 256},
             {SetPolicy{}, kBodyAt + offsetof(SetPolicy, name), 32},
             {Waits{}, kBodyAt + offsetof(Waits, state), 16},
