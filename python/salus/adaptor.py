@@ -6,7 +6,7 @@ import sys
 import threading
 
 from .imports import when_imported
-from .threads import Threads
+from .threads import Threads, watch_starts
 
 # Tested versions. With any other version, jobs take turns but do not share memory.
 _KNOWN_VERSIONS = [(1, 13)] + [(2, minor) for minor in range(14)]
@@ -34,6 +34,7 @@ def watch():
     """Called at the start of every Python in the job."""
     if os.environ.get("SALUS_DISABLE", "0") not in ("", "0") or not os.environ.get("SALUS_SOCKET"):
         return
+    watch_starts()
     when_imported("torch", _torch_is_here)
 
 

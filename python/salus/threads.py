@@ -1,8 +1,8 @@
 """Tells when the script's own threads may use tensors, which then must not be moved.
 
 The client itself notices a thread that calls a model. Other threads are noticed when they start: every start of a Python thread
-passes through here, and `tell(True)` returns before the thread runs. Library threads that touch no tensor do not count. When all
-other threads have ended, `tell(False)` is called at the start of the next iteration.
+passes through here from the interpreter's start on, and `tell(True)` returns before the thread runs. Library threads that touch no
+tensor of the script's do not count. When all other threads have ended, `tell(False)` is called at the start of the next iteration.
 """
 
 import _thread
@@ -16,11 +16,47 @@ import threading
 # run whatever they are given.
 _HARMLESS_MODULES = (
     "tqdm.", "ipykernel.", "IPython.core.", "zmq.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
-    "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.", "multiprocessing.queues",
+    "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.",
     "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.")
-# The compiler's own pool: its threads are recognised by the code that starts them.
-_COMPILER = "torch._inductor."
-_STARTERS = ("threading", "concurrent.futures", "contextlib", "functools", __name__)
+# Recognised by the code that starts them: the compiler's own pool, and what a DataLoader sends its workers, which is indices. What
+# a script puts into a queue itself is pickled by the script's own methods, in the queue's thread.
+_LIBRARIES = ("torch._inductor.", "torch.utils.data.", "torchdata.")
+_STARTERS = ("threading", "concurrent.futures", "contextlib", "functools", "multiprocessing.queues", __name__)
+_THREAD_START = threading.Thread.start.__code__
+
+_watcher = None  # who is told of starts
+_start_was_hidden = False  # a thread was started that threading does not know, and that cannot be looked for
+
+
+def watch_starts():
+    """Once, at the interpreter's start: a script may keep the functions that it finds."""
+    start = threading.Thread.start
+
+    @functools.wraps(start)
+    def start_thread(self, *args, **kwargs):
+        if _is_started_by_library():
+            self._salus_is_harmless = True
+        with _watcher._about_to_start(self) if _watcher else contextlib.nullcontext():
+            return start(self, *args, **kwargs)
+
+    threading.Thread.start = start_thread
+    for module in (_thread, threading):
+        for name in ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread"):
+            if hasattr(module, name):
+                setattr(module, name, _watched(getattr(module, name)))
+
+
+def _watched(start):
+    @functools.wraps(start)
+    def start_hidden(*args, **kwargs):
+        global _start_was_hidden
+        if sys._getframe(1).f_code is _THREAD_START:
+            return start(*args, **kwargs)
+        _start_was_hidden = True
+        with _watcher._about_to_start(None) if _watcher else contextlib.nullcontext():
+            return start(*args, **kwargs)
+
+    return start_hidden
 
 
 class Threads:
@@ -29,33 +65,14 @@ class Threads:
     def __init__(self, tell):
         self._tell = tell
         self._lock = threading.RLock()  # a signal handler may start a thread while we look
-        self._starting = 0          # between tell(True) and the start
-        self._unknown = False       # a thread was started that cannot be tracked
-        self._seen = None           # the threads seen by the last look_again()
-        self.others = False         # what was told last
+        self._starting = 0  # between tell(True) and the start
+        self._seen = None  # the threads seen by the last look_again()
+        self.others = False  # what was told last
 
     def watch(self):
         """Starts watching; threads that already run count, too."""
-        threads = self
-        original = threading.Thread.start
-
-        @functools.wraps(original)
-        def start(self, *args, **kwargs):
-            if _is_started_by_compiler():
-                self._salus_is_harmless = True
-            with threads._about_to_start(self):
-                return original(self, *args, **kwargs)
-
-        threading.Thread.start = start
-        start_new_thread = _thread.start_new_thread
-
-        @functools.wraps(start_new_thread)
-        def start_unknown(*args, **kwargs):
-            threads._unknown = True
-            with threads._about_to_start(None):
-                return start_new_thread(*args, **kwargs)
-
-        _thread.start_new_thread = start_unknown
+        global _watcher
+        _watcher = self
         os.register_at_fork(after_in_child=self._forked)
         if _others():
             self._set(True)
@@ -63,7 +80,7 @@ class Threads:
     def look_again(self):
         """Whether there still are other threads. Tells when there are none any more."""
         threads = tuple(threading._active)
-        if threads != self._seen and not self._unknown:
+        if threads != self._seen and not _start_was_hidden:
             self._seen = threads
             with self._lock:
                 if self._starting == 0 and not _others():
@@ -107,14 +124,14 @@ class _Starting:
 
 def _others():
     current = threading.current_thread()
-    return any(thread is not current and not _is_harmless(thread) for thread in threading.enumerate())
+    return _start_was_hidden or any(thread is not current and not _is_harmless(thread) for thread in threading.enumerate())
 
 
-def _is_started_by_compiler():
+def _is_started_by_library():
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_STARTERS):
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__", "").startswith(_COMPILER)
+    return frame is not None and frame.f_globals.get("__name__", "").startswith(_LIBRARIES)
 
 
 def _is_harmless(thread):

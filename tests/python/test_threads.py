@@ -1,6 +1,7 @@
 """threads.py: what is told of a script's own threads, and when."""
 
 import concurrent.futures
+import multiprocessing
 import os
 import signal
 import sys
@@ -15,10 +16,14 @@ from salus import threads  # noqa: E402
 
 class Told(unittest.TestCase):
     def setUp(self):
-        for target, name in ((threading.Thread, "start"), (threads._thread, "start_new_thread")):
-            patch = mock.patch.object(target, name, getattr(target, name))
-            patch.start()
-            self.addCleanup(patch.stop)
+        names = ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread")
+        for target, name in [(threading.Thread, "start"), (threads, "_watcher"), (threads, "_start_was_hidden"),
+                             *((module, name) for module in (threads._thread, threading) for name in names)]:
+            if hasattr(target, name):
+                patch = mock.patch.object(target, name, getattr(target, name))
+                patch.start()
+                self.addCleanup(patch.stop)
+        threads.watch_starts()
         self.told = []
         self.threads = threads.Threads(self.told.append)
         self.threads.watch()
@@ -68,6 +73,24 @@ class Told(unittest.TestCase):
         threads._thread.start_new_thread(self.go_on.wait, ())
         self.go_on.set()
         self.assertTrue(self.threads.look_again())
+        self.assertEqual(self.told, [True])
+
+    def test_one_that_was_started_before_counts_as_well(self):
+        threads._watcher = None
+        threads._thread.start_new_thread(self.go_on.wait, ())
+        told = []
+        threads.Threads(told.append).watch()
+        self.assertEqual(told, [True])
+
+    def test_what_a_script_puts_into_a_queue_is_pickled_by_its_own_methods(self):
+        module = types.ModuleType("torch.utils.data.dataloader")
+        exec("def send(queue, index):\n    queue.put(index)", module.__dict__)
+        indices, own = multiprocessing.Queue(), multiprocessing.Queue()
+        for queue in (indices, own):
+            self.addCleanup(queue.close)
+        module.send(indices, 1)
+        self.assertEqual(self.told, [])
+        own.put(1)
         self.assertEqual(self.told, [True])
 
     def test_a_signals_handler_may_start_one_while_we_look(self):
