@@ -44,6 +44,14 @@ TEST(ShimFile, ShowsTheDriversNamesAndLittleElse) {
     EXPECT_EQ(others, (std::set<std::string>{"dlsym", "salus_shim_pass_by", "salus_shim_real"}));
 }
 
+/// dlsym has found the function: dlerror has nothing to say, although the shim knows functions that this driver lacks.
+TEST(ShimFile, LeavesNoErrorOfTheLoaderBehind) {
+    const std::string says =
+        output_of(std::string("LD_PRELOAD=") + SALUS_SHIM_FILE + " LD_LIBRARY_PATH=" + SALUS_STANDIN_DIR +
+                  "/old " SALUS_SOURCE_DIR "/tests/shim/dlerror.py");
+    EXPECT_EQ(says, "cuInit found, None\n");
+}
+
 std::size_t lines_of(const Process& process) {
     const std::string output = process.output();
     return static_cast<std::size_t>(std::count(output.begin(), output.end(), '\n'));
