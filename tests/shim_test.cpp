@@ -86,7 +86,7 @@ TEST_P(ShimWay, LeadsThroughTheShim) {
 TEST(Shim, HasTheSanitizerThatTheProgramHas) {
     ShimMachine machine;
     Process process = machine.run({"--name", "mapped"}, {"dlsym", "--us", "1000", "--seconds", "600"});
-    ASSERT_TRUE(eventually([&] { return machine.row("mapped").value("pid", 0) > 0; })) << process.output();
+    ASSERT_TRUE(eventually([&] { return machine.state_of("mapped") == "running"; })) << process.output();
     const std::string maps = text_of("/proc/" + std::to_string(machine.row("mapped").value("pid", 0)) + "/maps");
     const auto has = [&](const std::string& file) { return maps.find(file) != std::string::npos; };
     EXPECT_EQ(has(std::string("/lib/sanitized/") + kShim), kSanitized) << maps;
