@@ -7,7 +7,7 @@
 #   make bench    benchmarks, then the evaluation of docs/evaluation.md
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
-#                 programs, 1,000 orders of fork, exec and dlopen, 40 jobs through 30 restarts, formatting
+#                 programs, 1,000 orders of fork, exec and dlopen (under the sanitizers, too), 40 jobs through 30 restarts, formatting
 #   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
 #   make package  a Debian package, an rpm, a tarball and a wheel in build/packages; make test-install tries them, as root
 #   make clean    remove build/
@@ -23,6 +23,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 CTEST := ctest --output-on-failure --parallel $(shell expr $(JOBS) + $(JOBS))
 CONCURRENCY := python3 tests/concurrency/run
 ORDERS := python3 tests/shim/orders
+TSAN := halt_on_error=1 report_thread_leaks=0 die_after_fork=0
 
 SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'python/*.cpp' 2>/dev/null)
 
@@ -102,11 +103,15 @@ format: setup
 check: test build-dev build-asan build-tsan
 	@$(BUILD) dev --target salus_bench salus_bench_turns
 	@clang-format --dry-run --Werror $(SOURCES)
-	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build -R 'Torch|RealGates'
+	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build -R 'Torch|RealGates|ShimThreads|ShimCrowd'
 	@$(CTEST) --test-dir build/asan
+	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build/asan -R 'ShimThreads|ShimCrowd'
+	@$(ORDERS) --seeds 101..1000 --build build/asan --seed-limit 60
 	@build/asan/bin/salus_fuzz 2001..4000
 	@build/asan/bin/salus sim fuzz --seeds 60001..62000
-	@TSAN_OPTIONS="halt_on_error=1 report_thread_leaks=0 die_after_fork=0" $(CTEST) --test-dir build/tsan
+	@TSAN_OPTIONS="$(TSAN)" $(CTEST) --test-dir build/tsan
+	@TSAN_OPTIONS="$(TSAN)" SALUS_TEST_ALL=1 $(CTEST) --test-dir build/tsan -R 'ShimThreads|ShimCrowd'
+	@$(ORDERS) --seeds 101..1000 --build build/tsan --seed-limit 60
 	@build/tsan/bin/salus sim fuzz --seeds 1..500
 	@$(ORDERS) --seeds 1..1000
 	@$(CONCURRENCY) --kind host --programs 2000 --first-seed 100001

@@ -153,7 +153,10 @@ void Launches::stop() {
         stopped_ = true;
         wake_.notify_one();
     }
-    watcher_.join();
+    {
+        const std::lock_guard lock(changes_);  // others may stop it as well, or have been about to start the watcher
+        watcher_.join();
+    }
     close();
 }
 

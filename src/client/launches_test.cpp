@@ -101,6 +101,18 @@ void launch(Launches& launches, Stream stream) {
     launches.end();
 }
 
+TEST(Launches, ManyThreadsMayStopAtOnce) {
+    for (int round = 0; round < 20; ++round) {
+        OneTurn turn;
+        Launches launches(turn);
+        turn.grant();
+        launch(launches, 1);
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 4; ++i) threads.emplace_back([&] { launches.stop(); });
+        launch(launches, 1);
+    }
+}
+
 TEST(Launches, TheFirstWaitsForTheTurnAndTheNextDoNot) {
     OneTurn turn;
     Launches launches(turn);

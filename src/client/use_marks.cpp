@@ -71,11 +71,9 @@ void end_use() {
 }
 
 bool wait_for_users(Duration at_most) {
-    UseMark* const first = all_use_marks.load();
-    if (!first) return true;
     if (!os::barrier_in_all_threads()) return false;
     const std::uint64_t until = os::now_ns() + static_cast<std::uint64_t>(at_most.ns);
-    for (const UseMark* mark = first; mark; mark = mark->next) {
+    for (const UseMark* mark = all_use_marks.load(); mark; mark = mark->next) {
         while (mark != own_use_mark && mark->uses.load(std::memory_order_acquire) != 0) {
             if (os::now_ns() > until) return false;
             os::sleep_for(microseconds(20));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -32,56 +33,66 @@ public:
         const std::lock_guard lock(mutex_);
         total_ -= std::min(total_, bytes);
     }
-    /// Bytes that were reserved have this name now, perhaps beside others.
-    void name(std::uint64_t name, std::uint64_t bytes, const void* context) {
+    /// Bytes that were reserved have this name now, perhaps beside others. `context`: they end with it; 0: with none.
+    void name(std::uint64_t name, std::uint64_t bytes, std::uint64_t context) {
         const std::lock_guard lock(mutex_);
-        Block& block = blocks_[name];
-        block.bytes += bytes;
-        block.context = context;
+        std::shared_ptr<Block>& block = blocks_[name];
+        if (!block) block = std::make_shared<Block>();
+        block->bytes += bytes;
+        block->context = context;
     }
-    /// Takes it out. Returns its size, 0 if it is not known.
+    /// The name is no longer its. Returns how much that frees: 0 if it is not known, or still mapped.
     std::uint64_t take_out(std::uint64_t name) {
         const std::lock_guard lock(mutex_);
         const auto found = blocks_.find(name);
-        return found == blocks_.end() ? 0 : erase(found);
+        return found == blocks_.end() ? 0 : erase(blocks_, found);
     }
     void put_back(std::uint64_t name, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        blocks_[name].bytes += bytes;
+        std::shared_ptr<Block>& block = blocks_[name];
+        if (!block) block = std::make_shared<Block>();
+        block->bytes += bytes;
         total_ += bytes;
     }
 
-    // Memory made by cuMemCreate: its name is the handle, and it stays until it is released and mapped nowhere.
+    // Memory made by cuMemCreate: its name is the handle, and it stays until it is taken out and mapped nowhere.
     void map(std::uint64_t address, std::uint64_t handle) {
         const std::lock_guard lock(mutex_);
         const auto found = blocks_.find(handle);
         if (found == blocks_.end()) return;
-        ++found->second.mappings;
-        mappings_[address] = handle;
+        ++found->second->mappings;
+        mappings_[address] = found->second;
     }
     void unmap(std::uint64_t address, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
         const auto end = mappings_.lower_bound(address + bytes);
         for (auto at = mappings_.lower_bound(address); at != end; at = mappings_.erase(at)) {
-            const auto found = blocks_.find(at->second);
-            if (found == blocks_.end()) continue;
-            if (--found->second.mappings == 0 && found->second.is_released) erase(found);
+            --at->second->mappings;
+            free_if_unused(*at->second);
         }
-    }
-    void release(std::uint64_t handle) {
-        const std::lock_guard lock(mutex_);
-        const auto found = blocks_.find(handle);
-        if (found == blocks_.end()) return;
-        found->second.is_released = true;
-        if (found->second.mappings == 0) erase(found);
     }
 
-    void drop_all_of(const void* context) {
+    /// What was taken in this context is set aside, and no longer has names. Returns a number for it, until one of the
+    /// others is called.
+    std::uint64_t context_ends(std::uint64_t context) {
         const std::lock_guard lock(mutex_);
+        Blocks& ending = endings_[++endings_so_far_];
         for (auto at = blocks_.begin(); at != blocks_.end();) {
             const auto block = at++;
-            if (block->second.context == context) erase(block);
+            if (block->second->context == context) ending.insert(blocks_.extract(block));
         }
+        return endings_so_far_;
+    }
+    void context_ended(std::uint64_t number) {
+        const std::lock_guard lock(mutex_);
+        Blocks& ending = endings_[number];
+        while (!ending.empty()) erase(ending, ending.begin());
+        endings_.erase(number);
+    }
+    void context_stays(std::uint64_t number) {
+        const std::lock_guard lock(mutex_);
+        blocks_.merge(endings_[number]);
+        endings_.erase(number);
     }
 
     // ---- what the client's memory holds ----
@@ -120,11 +131,11 @@ public:
 private:
     struct Block {
         std::uint64_t bytes = 0;
-        const void* context = nullptr;  ///< it ends with this one; nullptr: with none
+        std::uint64_t context = 0;
         unsigned mappings = 0;
-        bool is_released = false;
+        bool has_name = true;
     };
-    using Blocks = std::unordered_map<std::uint64_t, Block>;
+    using Blocks = std::unordered_map<std::uint64_t, std::shared_ptr<Block>>;
 
     /// Tells the user once why an allocation fails. Returns false.
     bool complain(std::uint64_t more) {
@@ -143,19 +154,26 @@ private:
         return without - std::min(without, beside);
     }
 
-    std::uint64_t erase(Blocks::iterator block) {
-        const std::uint64_t bytes = block->second.bytes;
-        total_ -= std::min(total_, bytes);
-        blocks_.erase(block);
-        return bytes;
+    std::uint64_t erase(Blocks& from, Blocks::iterator found) {
+        const std::shared_ptr<Block> block = std::move(found->second);
+        from.erase(found);
+        block->has_name = false;
+        return free_if_unused(*block);
+    }
+    std::uint64_t free_if_unused(const Block& block) {
+        if (block.has_name || block.mappings > 0) return 0;
+        total_ -= std::min(total_, block.bytes);
+        return block.bytes;
     }
 
     bool complained_ = false;
     std::mutex mutex_;
     Blocks blocks_;
-    std::map<std::uint64_t, std::uint64_t> mappings_;  ///< handles, by address
-    std::uint64_t total_ = 0;                          ///< with what is set aside
-    std::uint64_t served_ = 0;                         ///< held by the client's memory
+    std::map<std::uint64_t, std::shared_ptr<Block>> mappings_;  ///< by address
+    std::map<std::uint64_t, Blocks> endings_;                   ///< of contexts that are being destroyed
+    std::uint64_t endings_so_far_ = 0;
+    std::uint64_t total_ = 0;   ///< with what is set aside
+    std::uint64_t served_ = 0;  ///< held by the client's memory
     const std::uint64_t limit_;
 };
 

@@ -5,7 +5,7 @@
 namespace salus::library {
 namespace {
 
-int context, other_context;
+constexpr std::uint64_t context = 0x100, other_context = 0x200;
 
 TEST(Holdings, AreLimitedTogetherWithWhatIsSetAside) {
     Holdings holdings(100);
@@ -14,7 +14,7 @@ TEST(Holdings, AreLimitedTogetherWithWhatIsSetAside) {
     EXPECT_FALSE(holdings.reserve(~std::uint64_t{0})) << "no sum overflows";
     EXPECT_TRUE(holdings.reserve(40));
     holdings.unreserve(40);
-    holdings.name(1, 60, &context);
+    holdings.name(1, 60, context);
     EXPECT_EQ(holdings.total(), 60u);
     EXPECT_TRUE(Holdings(0).reserve(~std::uint64_t{0})) << "no limit";
 }
@@ -22,7 +22,7 @@ TEST(Holdings, AreLimitedTogetherWithWhatIsSetAside) {
 TEST(Holdings, WhatIsFreedIsTakenOutOnceAndPutBackIfThatFails) {
     Holdings holdings(0);
     holdings.reserve(60);
-    holdings.name(1, 60, &context);
+    holdings.name(1, 60, context);
     EXPECT_EQ(holdings.take_out(2), 0u) << "nobody knows it";
     EXPECT_EQ(holdings.take_out(1), 60u);
     EXPECT_EQ(holdings.take_out(1), 0u);
@@ -35,10 +35,10 @@ TEST(Holdings, WhatIsFreedIsTakenOutOnceAndPutBackIfThatFails) {
 TEST(Holdings, AHandleLastsUntilItIsReleasedAndMappedNowhere) {
     Holdings holdings(0);
     holdings.reserve(10);
-    holdings.name(7, 10, nullptr);
+    holdings.name(7, 10, 0);
     holdings.map(1000, 7);
     holdings.map(2000, 7);
-    holdings.release(7);
+    holdings.take_out(7);
     EXPECT_EQ(holdings.total(), 10u);
     holdings.unmap(1000, 10);
     EXPECT_EQ(holdings.total(), 10u);
@@ -46,11 +46,11 @@ TEST(Holdings, AHandleLastsUntilItIsReleasedAndMappedNowhere) {
     EXPECT_EQ(holdings.total(), 0u);
 
     holdings.reserve(10);
-    holdings.name(8, 10, nullptr);
+    holdings.name(8, 10, 0);
     holdings.map(1000, 8);
     holdings.unmap(1000, 10);
     EXPECT_EQ(holdings.total(), 10u) << "it may be mapped again";
-    holdings.release(8);
+    holdings.take_out(8);
     EXPECT_EQ(holdings.total(), 0u);
 }
 
@@ -58,10 +58,36 @@ TEST(Holdings, EndWithTheirContext) {
     Holdings holdings(0);
     for (const std::uint64_t name : {1u, 2u, 3u}) {
         holdings.reserve(10);
-        holdings.name(name, 10, name == 3 ? &other_context : &context);
+        holdings.name(name, 10, name == 3 ? other_context : context);
     }
-    holdings.drop_all_of(&context);
+    holdings.context_stays(holdings.context_ends(context));
+    EXPECT_EQ(holdings.total(), 30u);
+    holdings.context_ended(holdings.context_ends(context));
     EXPECT_EQ(holdings.total(), 10u);
+    EXPECT_EQ(holdings.take_out(3), 10u);
+}
+
+// The driver gives a name again as soon as it is free, which other threads may hear of first.
+TEST(Holdings, OfAnotherThatHasTheNameAlreadyStay) {
+    Holdings holdings(0);
+    holdings.reserve(20);
+    holdings.name(7, 10, context);
+    holdings.map(1000, 7);
+    EXPECT_EQ(holdings.take_out(7), 0u) << "it is mapped";
+    holdings.name(7, 10, context);
+    holdings.unmap(1000, 10);
+    EXPECT_EQ(holdings.total(), 10u);
+    EXPECT_EQ(holdings.take_out(7), 10u);
+
+    holdings.reserve(30);
+    holdings.name(1, 10, context);
+    const std::uint64_t ending = holdings.context_ends(context);
+    holdings.name(1, 10, context);
+    holdings.name(2, 10, context);
+    holdings.context_ended(ending);
+    EXPECT_EQ(holdings.total(), 20u);
+    EXPECT_EQ(holdings.take_out(1), 10u);
+    EXPECT_EQ(holdings.take_out(2), 10u);
 }
 
 TEST(Holdings, AreLimitedTogetherWithWhatTheClientsMemoryHolds) {

@@ -183,7 +183,7 @@ bool may_allocate(std::uint64_t bytes) {
 
 void allocated(std::uint64_t name, std::uint64_t bytes) {
     if (is_child) return;
-    holdings().name(name, bytes, current_context());
+    holdings().name(name, bytes, reinterpret_cast<std::uintptr_t>(current_context()));
     tell_holdings();
 }
 
@@ -213,17 +213,19 @@ void unmapped(std::uint64_t address, std::uint64_t bytes) {
     tell_holdings();
 }
 
-void released(std::uint64_t handle) {
-    if (is_child) return;
-    holdings().release(handle);
-    tell_holdings();
+std::uint64_t context_ends(void* context) {
+    return is_child ? 0 : holdings().context_ends(reinterpret_cast<std::uintptr_t>(context));
 }
 
-void context_ended(void* context) {
+void context_ended(std::uint64_t ending) {
     if (is_child) return;
-    holdings().drop_all_of(context);
+    holdings().context_ended(ending);
     tell_holdings();
     if (const ClientInUse client; client) client->context_ended();
+}
+
+void context_stays(std::uint64_t ending) {
+    if (!is_child) holdings().context_stays(ending);
 }
 
 void memory_info(std::uint64_t* free, std::uint64_t* total) {
@@ -262,8 +264,9 @@ const shim::ClientSide kClientSide{.launch_begins = launch_begins,
                                    .not_freed = not_freed,
                                    .mapped = mapped,
                                    .unmapped = unmapped,
-                                   .released = released,
+                                   .context_ends = context_ends,
                                    .context_ended = context_ended,
+                                   .context_stays = context_stays,
                                    .memory_info = memory_info,
                                    .exchanges = exchanges};
 

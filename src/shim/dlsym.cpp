@@ -16,8 +16,10 @@
 extern "C" {
 __attribute__((visibility("hidden"))) void* salus_shim_real_dlsym = nullptr;
 
-__attribute__((visibility("hidden"), used)) void salus_shim_find_dlsym() {
-    for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
+/// A sanitizer looks for its functions before it can check anything.
+__attribute__((visibility("hidden"), used, no_sanitize("address", "thread", "undefined"))) void salus_shim_find_dlsym() {
+    static constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (const char* version : kVersions) {
         void* const found = ::dlvsym(RTLD_NEXT, "dlsym", version);
         if (found) return __atomic_store_n(&salus_shim_real_dlsym, found, __ATOMIC_RELEASE);
     }

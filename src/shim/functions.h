@@ -87,11 +87,12 @@ struct Array3DDescriptor {
       (void** array, const Array3DDescriptor* descriptor), (array, descriptor))
 
 // Each row: symbol, what names the memory, parameters, arguments.
-#define SALUS_SHIM_FREES(X)                                               \
-    X(cuMemFree_v2, at, (Address at), (at))                               \
-    X(cuMemFreeAsync, at, (Address at, Stream stream), (at, stream))      \
-    X(cuMemFreeAsync_ptsz, at, (Address at, Stream stream), (at, stream)) \
-    X(cuArrayDestroy, reinterpret_cast<Handle>(array), (void* array), (array))
+#define SALUS_SHIM_FREES(X)                                                    \
+    X(cuMemFree_v2, at, (Address at), (at))                                    \
+    X(cuMemFreeAsync, at, (Address at, Stream stream), (at, stream))           \
+    X(cuMemFreeAsync_ptsz, at, (Address at, Stream stream), (at, stream))      \
+    X(cuArrayDestroy, reinterpret_cast<Handle>(array), (void* array), (array)) \
+    X(cuMemRelease, handle, (Handle handle), (handle))
 
 // By these a process shares memory or events with others. Each row: symbol, parameters, arguments.
 #define SALUS_SHIM_EXCHANGES(X)                                                                        \
@@ -110,7 +111,6 @@ struct Array3DDescriptor {
     X(cuMemMap, (Address at, std::size_t size, std::size_t offset, Handle handle, unsigned long long flags),            \
       (at, size, offset, handle, flags))                                                                                \
     X(cuMemUnmap, (Address at, std::size_t size), (at, size))                                                           \
-    X(cuMemRelease, (Handle handle), (handle))                                                                          \
     X(cuStreamDestroy_v2, (Stream stream), (stream))                                                                    \
     X(cuCtxDestroy_v2, (void* context), (context))                                                                      \
     X(cuInit, (unsigned flags), (flags))                                                                                \

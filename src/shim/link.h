@@ -8,7 +8,7 @@
 
 namespace salus::shim {
 
-inline constexpr std::uint32_t kLinkVersion = 1;
+inline constexpr std::uint32_t kLinkVersion = 2;
 
 /// What the client library offers. No function ends the process or throws. All may be called by any thread.
 struct ClientSide {
@@ -24,16 +24,19 @@ struct ClientSide {
     bool (*may_allocate)(std::uint64_t bytes) = nullptr;
     void (*allocated)(std::uint64_t name, std::uint64_t bytes) = nullptr;
     void (*not_allocated)(std::uint64_t bytes) = nullptr;
-    /// Before memory is freed; afterwards its name may be another's already. Returns its size, 0 if that is not known.
+    /// Before memory is freed; afterwards its name may be another's already. Returns how much that frees, 0 if it is not
+    /// known.
     std::uint64_t (*freeing)(std::uint64_t name) = nullptr;
     /// ... if the driver has refused.
     void (*not_freed)(std::uint64_t name, std::uint64_t bytes) = nullptr;
-    /// Memory that was made by cuMemCreate is used until it is released and mapped nowhere.
+    /// Memory that was made by cuMemCreate is used until it is freed, which is to say released, and mapped nowhere.
     void (*mapped)(std::uint64_t address, std::uint64_t handle) = nullptr;
     void (*unmapped)(std::uint64_t address, std::uint64_t bytes) = nullptr;
-    void (*released)(std::uint64_t handle) = nullptr;
-    /// All memory of this context is gone.
-    void (*context_ended)(void* context) = nullptr;
+    /// Before a context is destroyed; afterwards its name may be another's already. Returns a number for one of
+    /// these: context_ended() when all its memory is gone, or context_stays() if the driver has refused.
+    std::uint64_t (*context_ends)(void* context) = nullptr;
+    void (*context_ended)(std::uint64_t ending) = nullptr;
+    void (*context_stays)(std::uint64_t ending) = nullptr;
     /// Changes what the driver says to what the job may have.
     void (*memory_info)(std::uint64_t* free, std::uint64_t* total) = nullptr;
     /// The process shares memory or events with others: they may wait for each other on the device.

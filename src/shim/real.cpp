@@ -28,12 +28,11 @@ void* libcuda(bool load) {
     if (void* const known = library.load(std::memory_order_acquire)) return known;
     void* found = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (!found && load) found = ::dlopen("libcuda.so.1", RTLD_NOW);
-    if (!found) {
-        ::dlerror();  // is not the program's business
-        return nullptr;
+    if (found) {
+        for (Entry& entry : entries) entry.real.store(real_dlsym()(found, entry.symbol), std::memory_order_relaxed);
+        library.store(found, std::memory_order_release);
     }
-    for (Entry& entry : entries) entry.real.store(real_dlsym()(found, entry.symbol), std::memory_order_relaxed);
-    library.store(found, std::memory_order_release);
+    ::dlerror();  // no driver, or one that lacks a function, is not the program's business
     return found;
 }
 

@@ -60,6 +60,15 @@ const ClientSide* linked() {
     return client.load(std::memory_order_acquire);
 }
 
+/// The same for what has to be counted: waits for the thread that links. Not for ever, since that one may need a lock of the
+/// loader's that this one holds.
+const ClientSide* linked_soon() {
+    static std::atomic<int> patience_ms{1000};
+    if (const ClientSide* const there = linked()) return there;
+    while (linking.load() == Linking::kUnderWay && patience_ms.fetch_sub(1) > 0) ::usleep(1000);
+    return client.load(std::memory_order_acquire);
+}
+
 /// Around the real call of a launch.
 class Launch {
 public:
@@ -111,7 +120,7 @@ std::uint64_t bytes_of(std::size_t width, std::size_t height) {
 /// The real call of an allocation, within what the job may have. `name` is what names the memory afterwards.
 template <typename Call, typename Name>
 Status allocate(std::uint64_t bytes, const Call& call, const Name& name) {
-    const ClientSide* const told = bytes > 0 ? linked() : nullptr;
+    const ClientSide* const told = bytes > 0 ? linked_soon() : nullptr;
     if (told && !told->may_allocate(bytes)) return kOutOfMemory;
     const Status status = call();
     if (told && status == kSuccess) told->allocated(name(), bytes);
@@ -203,13 +212,6 @@ SALUS_SHIM_EXPORT Status cuMemUnmap(Address at, std::size_t size) {
     return status;
 }
 
-SALUS_SHIM_EXPORT Status cuMemRelease(Handle handle) {
-    SALUS_SHIM_REAL(cuMemRelease);
-    const Status status = real_function(handle);
-    if (const ClientSide* const told = linked(); told && status == kSuccess) told->released(handle);
-    return status;
-}
-
 SALUS_SHIM_EXPORT Status cuStreamDestroy_v2(Stream stream) {
     SALUS_SHIM_REAL(cuStreamDestroy_v2);
     if (const ClientSide* const told = linked()) told->stream_ends(stream);
@@ -218,8 +220,11 @@ SALUS_SHIM_EXPORT Status cuStreamDestroy_v2(Stream stream) {
 
 SALUS_SHIM_EXPORT Status cuCtxDestroy_v2(void* context) {
     SALUS_SHIM_REAL(cuCtxDestroy_v2);
+    const ClientSide* const told = linked();
+    const std::uint64_t ending = told ? told->context_ends(context) : 0;
     const Status status = real_function(context);
-    if (const ClientSide* const told = linked(); told && status == kSuccess) told->context_ended(context);
+    if (told && status == kSuccess) told->context_ended(ending);
+    else if (told) told->context_stays(ending);
     return status;
 }
 

@@ -64,7 +64,7 @@ void World::forget_context(Handle context) {
 }
 
 void find_driver(World& world) {
-    constexpr int kModes[] = {0, RTLD_LOCAL, RTLD_GLOBAL, RTLD_DEEPBIND, RTLD_NODELETE};
+    constexpr int kModes[] = {0, RTLD_LOCAL, RTLD_GLOBAL, kSanitized ? 0 : RTLD_DEEPBIND, RTLD_NODELETE};
     const int mode = kModes[world.random.below(5)];
     world.library = ::dlopen("libcuda.so.1", RTLD_NOW | mode);
     if (world.library && world.random.once_in(3)) {
@@ -200,6 +200,7 @@ void free_block(World& world) {
         return world.say("free: null %d, other %d", world.driver.cuMemFree_v2(0), world.driver.cuMemFree_v2(0x1000));
     const std::size_t which = static_cast<std::size_t>(world.random.below(static_cast<int>(world.blocks.size())));
     const Address at = world.blocks[which].at;
+    if (world.capturing.handle) return;  // earlier work of that stream is not waited for
     // Who frees a block in a stream's order has waited for the other streams.
     const bool has_waited = (world.contexts.size() > 1 || world.random.once_in(3)) && synchronize_all(world) == 0;
     if (!has_waited && world.contexts.size() > 1) return;
@@ -389,7 +390,7 @@ ThreadResult run_thread(const World& world, int launches, int kind) {
 }
 
 void use_threads(World& world) {
-    if (world.capturing.handle) return;  // whose captures threads end would depend on time
+    if (world.capturing.handle || !world.may_make_threads()) return;  // whose captures threads end would depend on time
     std::vector<ThreadResult> results(static_cast<std::size_t>(2 + world.random.below(3)));
     std::vector<std::thread> threads;
     for (ThreadResult& result : results) {
@@ -442,6 +443,7 @@ void resolve_wrongly(World& world) {
 void use_namespace(World& world) {
     if (world.has_own_namespace || world.random.below(2) > 0) return;
     world.has_own_namespace = true;
+    if (kSanitized) return;
     void* const library = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);
     if (!library) return world.say("dlmopen failed");
     World other{.random = Random(1), .name = world.name};

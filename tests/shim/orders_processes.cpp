@@ -39,6 +39,7 @@ void wait_for(const World& world, const char* what, pid_t pid) {
     world.random = Random(seed);
     world.children = 0;
     world.parent_captures = world.keeps_turn();
+    world.is_forked = true;
     if (world.random.once_in(3)) find_driver(world);
     if (world.random.below(3) > 0) set_up(world);
     act(world, 1 + world.random.below(5));
@@ -55,6 +56,7 @@ void fork_child(World& world) {
 }
 
 void fork_in_thread(World& world) {
+    if (!world.may_make_threads()) return;
     const std::string name = next_child(world);
     const std::uint64_t seed = world.random.next();
     std::thread([&] {
@@ -66,7 +68,7 @@ void fork_in_thread(World& world) {
 
 /// Whatever locks the other thread held when the child was made, the child gets its answers.
 void fork_beside_thread(World& world) {
-    if (world.capturing.handle) return;
+    if (world.capturing.handle || kSanitized) return;
     std::atomic<bool> stop{false};
     const Driver& driver = world.driver;
     int count = 0;
@@ -215,11 +217,11 @@ void act(World& world, int count) {
 void end_process(World& world) {
     const int code = 10 + world.random.below(20), way = world.random.below(9);
     world.say("end %d", way);
-    if (way >= 6 && !world.capturing.handle && world.random.once_in(2)) launch_for_ever(world);
+    if (way >= 6 && !world.capturing.handle && world.random.once_in(2) && world.may_make_threads()) launch_for_ever(world);
     if (way == 0) ::raise(SIGKILL);
     if (way == 1) ::raise(SIGTERM);
     if (way == 2 || way == 6) ::_exit(code);
-    if (way == 3) {
+    if (way == 3 && world.may_make_threads()) {
         std::thread([code] { std::exit(code); }).detach();
         for (;;) ::pause();
     }

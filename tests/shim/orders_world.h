@@ -10,6 +10,16 @@
 
 namespace orders {
 
+// What programs with a sanitizer leave out. There is one runtime of it in a process: a driver in a namespace of its own
+// would bring another, and one that is bound to itself first (RTLD_DEEPBIND) would pass it by. A child that was made while
+// other threads ran may find a lock of the runtime's held for ever, and ends if a thread of its own gets the number of one
+// of these.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// SplitMix64: the same numbers everywhere.
 class Random {
 public:
@@ -62,6 +72,8 @@ struct World {
     /// The process, or one that waits for it, captures: it keeps its turn, and a program started now would wait for ever.
     bool keeps_turn() const { return capturing.handle || parent_captures; }
     bool parent_captures = false;
+    bool is_forked = false;
+    bool may_make_threads() const { return !kSanitized || !is_forked; }
 
     /// One line of output, in one write: nothing of it is twice after a fork.
     __attribute__((format(printf, 2, 3))) void say(const char* format, ...) const;

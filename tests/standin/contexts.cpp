@@ -69,8 +69,11 @@ Status create(Context* context, Ordinal device) {
     if (!context_of(device)) return kInvalidDevice;
     DeviceContext made{context_of(device)->device};
     if (!bring_up(made)) return kOutOfMemory;
-    *context = &state.other_contexts.emplace_back(made);
-    return stack_of_thread.push(&state.other_contexts.back()) ? kSuccess : kOutOfMemory;
+    const auto gone = std::find_if(state.other_contexts.begin(), state.other_contexts.end(),
+                                   [](const DeviceContext& other) { return reuses_handles() && !other.is_alive(); });
+    DeviceContext& place = gone == state.other_contexts.end() ? state.other_contexts.emplace_back(made) : * gone = made;
+    *context = &place;
+    return stack_of_thread.push(&place) ? kSuccess : kOutOfMemory;
 }
 
 }  // namespace
@@ -155,6 +158,7 @@ Status context_destroy(Context context) {
     if (!found || found->retained > 0) return kInvalidContext;
     SALUS_STANDIN_TRY(end(entered, *found));
     if (current() == found) stack_of_thread.pop();
+    let_others_reuse(entered);
     return kSuccess;
 }
 

@@ -140,14 +140,18 @@ Status memory_create(Handle* handle, std::size_t size, const AllocationPropertie
     if (!context) return kInvalidDevice;
     auto memory = create_memory(context->device, size, properties->requested_handle_types == kHandleTypeDescriptor);
     if (!memory) return kOutOfMemory;
-    *handle = reinterpret_cast<Handle>(new_handle());
+    *handle = state.released.empty() ? reinterpret_cast<Handle>(new_handle())
+                                     : state.released.extract(state.released.begin()).value();
     state.handles[*handle] = std::move(memory);
     return kSuccess;
 }
 
 Status memory_release(Handle handle) {
     SALUS_STANDIN_ENTER(memory_release, kInitialised);
-    return state.handles.erase(handle) == 1 ? kSuccess : kInvalidValue;
+    SALUS_STANDIN_REQUIRE(state.handles.erase(handle) == 1);
+    if (reuses_handles()) state.released.insert(handle);
+    let_others_reuse(entered);
+    return kSuccess;
 }
 
 Status memory_export(void* descriptor, Handle handle, int type, unsigned long long flags) {

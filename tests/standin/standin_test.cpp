@@ -388,6 +388,21 @@ TEST_F(StandinTest, AChildOfForkHasNoDriver) {
     });
 }
 
+TEST_F(StandinTest, AHandleIsReusedOnlyIfItIsToBe) {
+    for (const char* reuse : {"0", "1"}) {
+        environment["SALUS_STANDIN_REUSE"] = reuse;
+        in_process([&] {
+            const Standin gpu = Standin::start();
+            const AllocationProperties properties;
+            Handle first = 0, second = 0;
+            EXPECT_EQ(gpu.memory_create(&first, kUnit, &properties, 0), kSuccess);
+            EXPECT_EQ(gpu.memory_release(first), kSuccess);
+            EXPECT_EQ(gpu.memory_create(&second, kUnit, &properties, 0), kSuccess);
+            EXPECT_EQ(first == second, *reuse == '1');
+        });
+    }
+}
+
 TEST_F(StandinTest, FailsTheCallsItIsToldTo) {
     environment["SALUS_STANDIN_FAIL"] = "cuMemCreate:2,cuMemImportFromShareableHandle:2+";
     in_process([] {

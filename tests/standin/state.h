@@ -4,6 +4,8 @@
 //   SALUS_STANDIN_STATE    the file in which processes share the accounting (accounting.h has the other settings)
 //   SALUS_STANDIN_LATENCY  how long a copy takes, in microseconds, or 200: who does not wait for it is found out
 //   SALUS_STANDIN_QUEUE    how many items a stream's queue holds, or 1024: a call that adds one more waits
+//   SALUS_STANDIN_REUSE    1: contexts and memory get the handles of those that are gone, before the call that ended these
+//                          has returned
 //   SALUS_STANDIN_FAIL     "cuMemCreate:5" or "cuMemCreate:5+": the fifth call is out of memory; ... and all after it
 //
 // This header is what the parts share: the state, how a call enters, the queues.
@@ -179,7 +181,8 @@ struct State {
     std::map<Graph, GraphState> graphs;
     std::map<RunnableGraph, GraphState> runnable_graphs;
     std::vector<std::shared_ptr<Capture>> captures;  ///< that go on
-    std::uint64_t last_handle = 0x5a1d0000;          ///< none is ever used again
+    std::uint64_t last_handle = 0x5a1d0000;          ///< none is ever used again ...
+    std::set<Handle> released;                       ///< ... but these, if handles are reused
     std::uint64_t last_order = 0;
     bool is_dead = false;
 };
@@ -187,7 +190,11 @@ struct State {
 extern State& state;
 extern std::atomic<int> initialised_in;
 
+struct Entered;
 void* new_handle();
+bool reuses_handles();
+/// Of a call that has made a handle free: lets others get it before the caller hears of it.
+void let_others_reuse(Entered& entered);
 /// That of the calling thread; nothing if it has none.
 DeviceContext* current();
 /// Nothing for a device that there is none of.
