@@ -157,8 +157,8 @@ std::string copy_whole_trace() {
 std::string read_trace(const std::string& from) {
     std::string path = os::default_state_directory() + "/trace";
     if (!from.empty()) {
-        const std::string beside = os::default_state_directory() + "/" + from;
-        path = !std::filesystem::exists(from) && std::filesystem::exists(beside) ? beside : os::absolute_path(from);
+        const bool is_path = from.find('/') != std::string::npos || std::filesystem::exists(from);
+        path = is_path ? os::absolute_path(from) : os::default_state_directory() + "/" + from;
     } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{})) {
         const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
         if (!trace.path.empty()) path = trace.path;

@@ -39,7 +39,8 @@ std::optional<Failure> why_not_runnable(const std::string& program) {
     if (is_path ? is_executable(program) : is_in_path(program)) return std::nullopt;
     std::error_code error;
     if (program.empty() || !fs::exists(program, error))
-        return Failure{fmt::format("no {} '{}'", is_path ? "file" : "command", program), kNotFound};
+        return Failure{is_path ? fmt::format("no file '{}'", program) : fmt::format("no command '{}' in PATH", program),
+                       kNotFound};
     if (fs::is_directory(program, error)) return Failure{fmt::format("{} is a directory", program), kNotExecutable};
     if (is_executable(program))
         return Failure{fmt::format("no command '{0}' in PATH; did you mean './{0}'?", program), kNotFound};

@@ -53,8 +53,8 @@ TEST_F(Runnable, WhatCannotIsExplained) {
     make("train.py", 0644);
     make("data", 0644);
     fs::create_directory("folder");
-    EXPECT_EQ(why("nope"), "no command 'nope' 127");
-    EXPECT_EQ(why(""), "no command '' 127");
+    EXPECT_EQ(why("nope"), "no command 'nope' in PATH 127");
+    EXPECT_EQ(why(""), "no command '' in PATH 127");
     EXPECT_EQ(why("./nope"), "no file './nope' 127");
     EXPECT_EQ(why("script"), "no command 'script' in PATH; did you mean './script'? 127");
     EXPECT_EQ(why("train.py"), "train.py is not executable; did you mean 'python train.py'? 126");
