@@ -9,7 +9,8 @@
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
 #                 programs, 1,000 orders of fork, exec and dlopen (under the sanitizers, too), 40 jobs through 30 restarts, formatting
 #   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
-#   make package  a Debian package, an rpm, a tarball and a wheel in build/packages; make test-install tries them, as root
+#   make package  a Debian package, an rpm, a tarball and a wheel in build/packages, for systems with glibc 2.28 and newer;
+#                 make test-install tries them, as root
 #   make clean    remove build/
 
 SHELL := /bin/bash
@@ -53,9 +54,13 @@ install: programs
 uninstall:
 	@DESTDIR='$(DESTDIR)' packaging/uninstall '$(PREFIX)'
 
-package: programs
-	@if command -v dpkg-deb >/dev/null; then scripts/setup dpkg-dev rpm; fi
-	@packaging/package
+# With a compiler for older systems where that can be had, else with this machine's.
+package: setup
+	@if command -v dpkg-deb >/dev/null; then scripts/setup rpm; fi
+	@preset=release; ! packaging/toolchain || preset=package; \
+	cmake --preset $$preset >/dev/null; \
+	$(BUILD) $$preset --target salus salusd salus-job salus_shim; \
+	packaging/package $$preset
 
 build-%: setup
 	@cmake --preset $* >/dev/null
@@ -81,8 +86,8 @@ test-gpu: build
 	@python3 bench/gpu weights faults
 
 # Not part of `make test`: it needs root, and a Debian mirror to be thorough.
-test-install: programs
-	@scripts/setup dpkg-dev rpm cpio debootstrap python3-venv
+test-install: package
+	@scripts/setup cpio debootstrap python3-venv
 	@packaging/test
 
 demo: programs torch

@@ -13,7 +13,7 @@ namespace {
 constexpr std::chrono::microseconds kLookSoon{500};
 constexpr std::chrono::milliseconds kLookLater{20};
 /// How long a program that launches nothing keeps a turn that is wanted back, for what it has in flight.
-constexpr std::uint64_t kPatienceNs = 50'000'000;
+constexpr std::uint64_t kQuietPatienceNs = 50'000'000;
 /// How long the end of a turn waits for threads that are inside a launch.
 constexpr std::uint64_t kEmptyPatienceNs = 1'000'000'000;
 
@@ -130,7 +130,9 @@ void Launches::look() {
 
 /// Some marks cannot be made, or never pass: a capture is left open, a kernel waits for the host. A program that launches no
 /// more would keep its turn for ever. The boundary gives the device some more time.
-bool Launches::has_waited_enough() const { return turns_.is_wanted_back() && os::now_ns() - quiet_since_ns_ > kPatienceNs; }
+bool Launches::has_waited_enough() const {
+    return turns_.is_wanted_back() && os::now_ns() - quiet_since_ns_ > kQuietPatienceNs;
+}
 
 void Launches::watch() {
     std::unique_lock lock(watch_mutex_);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +31,22 @@ using client::test::Setting;
 
 constexpr std::size_t kLargeBlock = std::size_t{4} << 20;
 constexpr std::uint64_t kRoomForAll = std::uint64_t{1} << 40;
+
+// It lies in the processes of others, which may have another C++ library.
+TEST(LibraryFile, ShowsItsInterfaceAlone) {
+    FILE* const symbols = ::popen("nm -D --defined-only " SALUS_LIBRARY_FILE, "r");
+    ASSERT_NE(symbols, nullptr);
+    std::size_t ours = 0;
+    std::string others;
+    char name[1000];
+    while (std::fscanf(symbols, "%*s %*s %999s", name) == 1) {
+        if (std::string_view(name).starts_with("salus_")) ++ours;
+        else others += std::string(name) + "\n";
+    }
+    EXPECT_EQ(::pclose(symbols), 0);
+    EXPECT_GT(ours, 20U);
+    EXPECT_EQ(others, "");
+}
 
 class LibraryTest : public ::testing::Test {
 protected:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 namespace salus::os {
 
@@ -28,5 +29,8 @@ public:
 private:
     int fd_ = -1;
 };
+
+/// What this process has open, and the descriptor that is needed to list it.
+std::vector<int> open_descriptors();
 
 }  // namespace salus::os

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "os/descriptor.h"
 
 extern char** environ;
 
@@ -34,7 +35,10 @@ public:
         if (launch.output >= 0) ::posix_spawn_file_actions_adddup2(&files_, launch.output, STDERR_FILENO);
         int flags = launch.leads == Launch::Leads::kGroup ? POSIX_SPAWN_SETPGROUP : POSIX_SPAWN_SETSID;
         if (launch.fresh) {
-            ::posix_spawn_file_actions_addclosefrom_np(&files_, STDERR_FILENO + 1);
+            // posix_spawn_file_actions_addclosefrom_np needs glibc 2.34. The listing's own descriptor is closed by then,
+            // which posix_spawn does not mind.
+            for (const int descriptor : open_descriptors())
+                if (descriptor > STDERR_FILENO) ::posix_spawn_file_actions_addclose(&files_, descriptor);
             sigset_t none;
             ::sigemptyset(&none);
             ::posix_spawnattr_setsigmask(&attributes_, &none);

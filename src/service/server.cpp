@@ -20,8 +20,8 @@
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/places.h"
+#include "os/poll.h"
 #include "os/process.h"
-#include "os/timespec.h"
 #include "os/trust.h"
 #include "os/user.h"
 #include "service/log.h"
@@ -305,9 +305,9 @@ void Server::step(Instant limit) {
             until = std::min({until, device->shell().next_tick(), device->journal().due()});
         }
         const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
-        const timespec patience = os::timespec_of(left);
-        count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                               until == kNever ? nullptr : &patience, nullptr);
+        // epoll_wait itself knows milliseconds only; epoll_pwait2 needs Linux 5.11 and glibc 2.35.
+        if (os::readable_within(epoll_.get(), until == kNever ? os::kForEver : left))
+            count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     }
     const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
     for (const auto& device : devices_) {

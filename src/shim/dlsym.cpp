@@ -10,6 +10,8 @@
 
 #include <dlfcn.h>
 
+#include <initializer_list>
+
 #include "shim/old_glibc.h"
 #include "shim/real.h"
 

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,11 +30,10 @@ struct Field {
     std::string_view text;
     double number = 0;  ///< if the column has a range
 
-    /// Not through a double: it has 53 bits, and two weeks in nanoseconds need 50, so long times would not stay exact.
+    /// Not through a double: it has 53 bits, and two weeks in nanoseconds need 50, so long times would not stay exact. Not
+    /// by from_chars: libc++ has none for long doubles.
     Duration in(Duration unit) const {
-        const std::string_view digits = trim(text);
-        long double exact = 0;
-        std::from_chars(digits.data(), digits.data() + digits.size(), exact);
+        const long double exact = std::strtold(std::string(trim(text)).c_str(), nullptr);
         return {std::llround(exact * static_cast<long double>(unit.ns))};
     }
 };
