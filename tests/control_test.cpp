@@ -227,7 +227,7 @@ TEST_F(Control, ACommandThatCannotRunIsToldAtOnce) {
     std::ofstream(machine_.path("train.py")) << "print('hello')\n";
     const std::string script = machine_.path("train.py");
     for (const std::vector<std::string>& how : {std::vector<std::string>{"run"}, {"run", "--detach"}}) {
-        expect(how + Words{"--", "no-such-command"}, 127, "salus: no command 'no-such-command'\n");
+        expect(how + Words{"--", "no-such-command"}, 127, "salus: no command 'no-such-command' in PATH\n");
         expect(how + Words{"--", machine_.path("nope")}, 127, "salus: no file '" + machine_.path("nope") + "'\n");
         expect(how + Words{script}, 126, "salus: " + script + " is not executable; did you mean 'python");
     }

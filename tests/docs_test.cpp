@@ -69,6 +69,8 @@ TEST(Docs, EveryKeyOfAJobIsExplainedAndNoOther) {
     job.start_wait.emplace();
     Activity& activity = job.activity.emplace();
     activity.wait.behind = Wait::Behind{"a", 1};
+    activity.wait.user_jobs_max = 1;
+    activity.wait.user_memory_max = Bytes{1};
     activity.lane = LaneId{1};
     activity.length.emplace();
     activity.left.emplace();

@@ -195,7 +195,7 @@ def larger_than_the_device(reader):
                 variables=service.variables)
 
 
-@trouble("waits for memory on the GPU", on=GPU_TROUBLES)
+@trouble("waits for memory on the GPU, to start", on=GPU_TROUBLES)
 def no_room_to_start(reader):
     reader.types("salus run -d --name holder -- salus-shim-program resolver --mib 2800 --launches 100000 --pause-us 100000")
     reader.eventually(lambda: reader.job("holder").get("persistent_bytes", 0) > 2700 << 20, "the job takes no memory")
@@ -203,6 +203,30 @@ def no_room_to_start(reader):
     reader.eventually(job.said, "it says nothing")
     reader.types("salus kill --now holder")
     return job
+
+
+def second_job_of_ada(reader, limit, command):
+    """What ps says of it."""
+    service = start_service(reader, "--users all " + limit)
+    for name in ("one", "two"):
+        reader.start("salus run --name %s -- %s" % (name, command), **as_ada(), variables={**service.variables, **FOREVER})
+        reader.eventually(lambda: works(reader, service), "the first job does not work")
+    reader.eventually(lambda: "user may have" in ps(reader, service), "the second job does not wait")
+    text = ps(reader, service)
+    reader.types("salus kill --all --now", **as_ada(), variables=service.variables)
+    service.kill()
+    return text
+
+
+@trouble("as many jobs of its user run as that user may have")
+def many_jobs(reader):
+    return second_job_of_ada(reader, "--user-jobs-max 1", reader.work + "/train")
+
+
+@trouble("the jobs of its user have as much memory as that user may have")
+def much_memory(reader):
+    return second_job_of_ada(reader, "--user-memory-max 60MiB", "salus-job --quiet --persistent 32MiB --ephemeral 8MiB "
+                             "--block 8MiB --work 200 --profile-known --iterations 1000000")
 
 
 # --------------------------------------------------------------------------------------------------------- the service
@@ -286,6 +310,43 @@ def many_connections(reader):
     reader.start("salus run -- ./train", variables={**service.variables, **FOREVER})
     reader.eventually(lambda: "allows no more" in ps(reader, service), "it gets one connection more")
     return ps(reader, service)
+
+
+@trouble("user ... has ... jobs, and --user-jobs-max allows no more")
+def many_processes(reader):
+    service = start_service(reader, "--users all --user-jobs-max 1")
+    job = "salus-job --persistent 1MiB --ephemeral 1MiB --block 1MiB --work 200 --think-ms 1 --iterations "
+    reader.start(job + "1000000", **as_ada(), variables=service.variables)
+    reader.eventually(lambda: works(reader, service), "the first process does not work")
+    text = said(reader, job + "3", None, **as_ada(), variables=service.variables)
+    service.kill()
+    return text
+
+
+def checked(reader, table):
+    reader.write(PLACE + "/limits.toml", table)
+    return said(reader, "salusd --check --config %s/limits.toml" % PLACE, 2)
+
+
+@trouble("there is no user '...'")
+def unknown_user(reader):
+    return checked(reader, "[user.nobody-of-that-name]\njobs-max = 1\n")
+
+
+@trouble("there is no limit '...'")
+def unknown_limit(reader):
+    return checked(reader, "[user.ada]\njob-max = 1\n")
+
+
+@trouble("the history will lack this run: ...")
+def end_without_service_or_state(reader):
+    service = start_service(reader, "")
+    job = reader.start("salus run -- ./train",
+                       variables={**service.variables, "SALUS_STATE": "/proc/nowhere", "ITERATIONS": "500"})
+    reader.eventually(lambda: works(reader, service), "the job does not work")
+    service.kill()
+    service.wait()
+    return job
 
 
 @trouble("--capacity: the ... has ...")
