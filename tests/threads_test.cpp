@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -374,6 +375,40 @@ TEST_P(ThreadedProgram, ThreadsThatSleepInsideTheirCallsStarveNobody) {
     Process& other = machine->job("other", kOtherJob);
     EXPECT_TRUE(eventually([&] { return machine->iterations("other") >= 30; })) << machine->log();
     part->line().say();
+    EXPECT_EQ(part->status(), 0);
+    EXPECT_TRUE(other.runs()) << other.output();
+}
+
+TEST_P(ThreadedProgram, ThreadsThatMeetInsideTheirCallsAreAllLetIn) {
+    const auto machine = this->machine();
+    Process& other = machine->job("other", kOtherJob);
+    ASSERT_TRUE(eventually([&] { return machine->iterations("other") > 5; }));
+    const auto part = client_part(*machine, [](const Line&) {
+        const auto device = ThreadedProgram::device();
+        salus_client* client = attached();
+        learn_the_lane(*device, client);
+        std::barrier meeting(3);
+        double longest_s = 0;
+        const auto call = [&](double& took_s) {
+            device->enter_thread();
+            for (int round = 0; round < 2; ++round) {
+                const double begin = seconds_now();
+                salus_begin(client);
+                const double inside = seconds_now();
+                while (seconds_now() - inside < 0.6) {  // longer than those who rest are let in for
+                }
+                meeting.arrive_and_wait();
+                salus_end(client);
+                took_s = std::max(took_s, seconds_now() - begin);
+            }
+        };
+        double other_s[2] = {};
+        std::thread threads[] = {std::thread(call, std::ref(other_s[0])), std::thread(call, std::ref(other_s[1]))};
+        call(longest_s);
+        for (std::thread& thread : threads) thread.join();
+        // Whoever has waited for 5 s is let in anyway.
+        EXPECT_LT(std::max({longest_s, other_s[0], other_s[1]}), 5);
+    });
     EXPECT_EQ(part->status(), 0);
     EXPECT_TRUE(other.runs()) << other.output();
 }

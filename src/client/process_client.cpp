@@ -398,15 +398,23 @@ Turns::Entry ProcessClient::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     return entry;
 }
 
-/// Threads that sleep inside iterations could let each other in forever. So this ends after kInsistForNs, until the next
-/// boundary.
+/// Threads that sleep inside iterations could let each other in forever. So this ends when they have slept for kRestMostNs
+/// since the last boundary, and in any case after kInsistForNs. While one of those that were let in computes, the others
+/// must not run out of time: all of them may have to meet.
 bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
-    constexpr std::uint64_t kInsistForNs = 500'000'000;
-    if (!watch.rest()) return false;
+    constexpr std::uint64_t kRestMostNs = 500'000'000, kInsistForNs = 5'000'000'000;
+    constexpr std::uint64_t kBetweenLooksNs = 2'000'000;  // threads that wait look each millisecond
+    const bool rest = watch.rest();
     const std::lock_guard lock(insist_mutex_);
     const std::uint64_t now = os::now_ns();
-    if (std::exchange(insists_boundary_, boundaries_.load()) != boundaries_) insists_since_ns_ = now;
-    return now - insists_since_ns_ < kInsistForNs;
+    if (std::exchange(insists_boundary_, boundaries_.load()) != boundaries_) {
+        insists_since_ns_ = now;
+        rested_ns_ = 0;
+    } else if (rest) {
+        rested_ns_ += std::min(now - looked_ns_, kBetweenLooksNs);
+    }
+    looked_ns_ = now;
+    return rest && rested_ns_ < kRestMostNs && now - insists_since_ns_ < kInsistForNs;
 }
 
 /// The boundary. Throws nothing, because the word must be settled afterwards.

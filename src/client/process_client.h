@@ -249,8 +249,10 @@ private:
     GateKeeper::Request launches_request_;
     Launches launches_{*this};
     std::mutex insist_mutex_;
-    std::uint64_t insists_since_ns_ = 0;  ///< when a thread first insisted (Turns::begin) since the last boundary ...
+    std::uint64_t insists_since_ns_ = 0;  ///< when a thread first asked (Turns::begin) since the last boundary ...
     std::uint64_t insists_boundary_ = ~std::uint64_t{0};  ///< ... and boundaries_ at that time
+    std::uint64_t rested_ns_ = 0;  ///< time since then in which those inside did nothing, as of the last look
+    std::uint64_t looked_ns_ = 0;
     std::mutex paging_mutex_;  ///< keeps Unpageable from being sent between a page-out and its answer
     std::mutex substitute_mutex_;
     OwnThread substitute_;  ///< waits in place of a thread that will not come back; see forgo()
