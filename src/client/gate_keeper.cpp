@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "client/launches_wanted.h"
+
 namespace salus::client {
 namespace {
 
@@ -31,13 +33,24 @@ constinit thread_local ThreadsLaunches launches_of_thread;
 void GateKeeper::arm(bool gates, bool requests) {
     if (!streams_) return;
     if ((gates || requests) && !prepared_) prepared_ = streams_->prepare();
-    puts_gates_ = gates && prepared_;
-    marks_requests_ = requests && prepared_;
+    const bool puts = gates && prepared_, marks = requests && prepared_;
+    // First, so that whoever sees the marks wanted is told of the launches that follow.
+    if (puts || marks) want_launches(true);
+    puts_gates_ = puts;
+    marks_requests_ = marks;
+    if (!puts && !marks) want_launches(false);
 }
 
 void GateKeeper::disarm() {
     puts_gates_ = marks_requests_ = false;
+    want_launches(false);
     page_.open();
+}
+
+void GateKeeper::want_launches(bool yes) {
+    if (wants_launches_.exchange(yes) == yes) return;
+    if (yes) launches_wanted.fetch_add(kWantedForGates);
+    else launches_wanted.fetch_sub(kWantedForGates);
 }
 
 void GateKeeper::look(std::uint64_t now_ns) {

@@ -18,6 +18,9 @@ class GateKeeper {
 public:
     /// `streams`: null if the device has no gates. Both must outlive this.
     GateKeeper(GatePage& page, device::GatedStreams* streams) : page_(page), marks_(page), streams_(streams) {}
+    ~GateKeeper() { want_launches(false); }
+    GateKeeper(const GateKeeper&) = delete;
+    GateKeeper& operator=(const GateKeeper&) = delete;
 
     /// The service wants gates in the streams, or marks of requests, or neither.
     void arm(bool gates, bool requests);
@@ -54,6 +57,7 @@ public:
     void request_is_done(const attachment::RequestMarks::Mark& mark) { marks_.end(mark); }
 
 private:
+    void want_launches(bool yes);
     void put_gate_if_due(device::Stream stream);
     void note_stream(device::Stream stream);
     Request mark();
@@ -64,6 +68,7 @@ private:
     std::atomic<bool> puts_gates_{false};
     std::atomic<bool> marks_requests_{false};
     std::atomic<bool> prepared_{false};
+    std::atomic<bool> wants_launches_{false};
     std::atomic<std::uint64_t> streams_ended_{0};
     std::uint32_t closed_word_ = GatePage::kOpen;  ///< the gate's word, without keepers, when last seen ...
     std::uint64_t closed_since_ns_ = 0;            ///< ... and when it was first seen so

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "client/launches_wanted.h"
+
 namespace salus::client {
 namespace {
 
@@ -60,6 +62,28 @@ TEST_F(GateKeeperTest, PutsGatesInWhileArmedAndCountsEveryLaunch) {
     keeper.arm(false, false);
     keeper.launch(3);
     EXPECT_EQ(streams.passed.count(3), 0u);
+}
+
+TEST_F(GateKeeperTest, WantsToHearOfLaunchesWhileItPutsGatesInOrMarksRequests) {
+    const std::uint32_t before = launches_wanted;
+    keeper.arm(/*gates=*/false, /*requests=*/false);
+    EXPECT_EQ(launches_wanted, before);
+    keeper.arm(true, false);
+    EXPECT_EQ(launches_wanted, before + kWantedForGates);
+    keeper.arm(true, true);
+    keeper.arm(false, true);
+    EXPECT_EQ(launches_wanted, before + kWantedForGates) << "of one client, however often it is armed";
+    {
+        GateKeeper other{page, &streams};
+        other.arm(true, false);
+        keeper.disarm();
+        EXPECT_EQ(launches_wanted, before + kWantedForGates) << "the other one still does";
+    }
+    EXPECT_EQ(launches_wanted, before);
+    streams.can = false;
+    GateKeeper without{page, &streams};
+    without.arm(true, true);
+    EXPECT_EQ(launches_wanted, before);
 }
 
 TEST_F(GateKeeperTest, HasTheDeviceSayThatARequestIsDone) {

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "client/launches_wanted.h"
 #include "library/holdings.h"
 #include "library/process.h"
 #include "os/clock.h"
@@ -43,6 +44,27 @@ std::atomic<Role> role{Role::kUndecided};
 std::atomic<bool> is_child{false};
 std::atomic<std::uint64_t> first_launch_ns{0};
 std::atomic<bool> has_exchanged{false};
+
+/// After each change of the role. If threads change it at once, the last of them to come here tells what it is.
+void tell_whether_launches_matter() {
+    Role told;
+    do {
+        told = role.load();
+        if (told == Role::kUngated) client::launches_wanted.fetch_and(~client::kWantedForTurns);
+        else client::launches_wanted.fetch_or(client::kWantedForTurns);
+    } while (role.load() != told);
+}
+
+bool change_role(Role before, Role after) {
+    if (!role.compare_exchange_strong(before, after)) return false;
+    tell_whether_launches_matter();
+    return true;
+}
+
+void set_role(Role now) {
+    role.store(now);
+    tell_whether_launches_matter();
+}
 
 /// How many ranks a launcher says that there are, in all and on this machine.
 struct Ranks {
@@ -95,7 +117,7 @@ Role attach_for_launches() {
 void take_turns_together() {
     const ClientInUse client;
     if (client && role.load() == Role::kByLaunches && may_join_crew() && client->join_crew()) return;
-    role = Role::kUngated;
+    set_role(Role::kUngated);
     if (client) client->take_turns_by_launches(false);
 }
 
@@ -104,13 +126,12 @@ Role decide() {
     Role now = role.load(std::memory_order_acquire);
     if (now != Role::kUndecided) return now;
     if (the_client()) {
-        role.compare_exchange_strong(now, Role::kByAdaptor);
+        change_role(Role::kUndecided, Role::kByAdaptor);
         return Role::kByAdaptor;
     }
-    if (!current_context() || !role.compare_exchange_strong(now, Role::kDeciding)) return Role::kUngated;
+    if (!current_context() || !change_role(Role::kUndecided, Role::kDeciding)) return Role::kUngated;
     const Role decided = attach_for_launches();
-    now = Role::kDeciding;
-    if (!role.compare_exchange_strong(now, decided)) return now;
+    if (!change_role(Role::kDeciding, decided)) return role;
     if (has_exchanged) take_turns_together();  // perhaps meanwhile
     return role;
 }
@@ -121,16 +142,16 @@ void look_for_iterations(client::ProcessClient& client) {
     std::uint64_t first = 0;
     if (first_launch_ns.compare_exchange_strong(first, now)) return;
     if (client.has_begun()) {
-        role = Role::kUngated;  // for launches; its iterations take turns
+        set_role(Role::kUngated);  // for launches; its iterations take turns
         return;
     }
     if (now - first < kPatienceNs) return;
     if (waits_for_others()) {
-        role = Role::kUngated;
+        set_role(Role::kUngated);
         return;
     }
     client.take_turns_by_launches(true);
-    role = Role::kByLaunches;
+    set_role(Role::kByLaunches);
 }
 
 /// While this thread is inside a launch for which it has waited: the client that it uses until the launch ends.
@@ -255,6 +276,7 @@ void exchanges() {
 }
 
 const shim::ClientSide kClientSide{.launch_begins = launch_begins,
+                                   .launches_wanted = &client::launches_wanted,
                                    .launch_ends = launch_ends,
                                    .stream_ends = stream_ends,
                                    .may_allocate = may_allocate,
@@ -275,7 +297,7 @@ const shim::ClientSide kClientSide{.launch_begins = launch_begins,
 /// What was decided was for the client that it detached before, if there was one.
 void adaptor_has_attached() {
     first_launch_ns = 0;
-    for (Role before : {Role::kByLaunches, Role::kUngated}) role.compare_exchange_strong(before, Role::kByAdaptor);
+    for (Role before : {Role::kByLaunches, Role::kUngated}) change_role(before, Role::kByAdaptor);
 }
 
 Holdings& holdings() {

@@ -3,18 +3,21 @@
 // the driver must not be served by the shim; it finds the real functions through the shim's salus_shim_real (driver.cpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace salus::shim {
 
-inline constexpr std::uint32_t kLinkVersion = 2;
+inline constexpr std::uint32_t kLinkVersion = 3;
 
 /// What the client library offers. No function ends the process or throws. All may be called by any thread.
 struct ClientSide {
     /// This thread is about to launch work on this stream: waits for the process's turn, if the process takes turns by
     /// launches. Then launch_ends must follow.
     void (*launch_begins)(void* stream) = nullptr;
+    /// While it is 0, launches need not be told: nobody waits, counts or puts gates.
+    const std::atomic<std::uint32_t>* launches_wanted = nullptr;
     void (*launch_ends)() = nullptr;
     /// This stream is about to be destroyed.
     void (*stream_ends)(void* stream) = nullptr;
