@@ -390,7 +390,9 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
 Turns::Entry ProcessClient::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     set_parked(true);
     if (tls.waits_since_ns == 0) tls.waits_since_ns = os::now_ns();
-    ThreadsInside::Watch watch(threads_inside_, device_thread_);
+    // The first thread may be inside without being listed, unless it is the one that waits here.
+    const int first = device_thread_;
+    ThreadsInside::Watch watch(threads_inside_, first == os::this_thread() ? 0 : first);
     const auto give_up = [this] { return alone_ || refused_; };
     const auto insists = [&] { return join || may_insist(watch); };
     const Turns::Entry entry = turns_->begin({give_up, insists}, at_most_ns, tls.waits_since_ns);
