@@ -35,8 +35,9 @@ def somebody_is_answered(reader, line):
     reader.types("salus run -d --name night -- ./train", variables=FOREVER)
     yield {"background": not line.text.endswith("&")}
     reader.eventually(lambda: reader.works("night", "serve"), "they do not run")
+    reader.eventually(lambda: reader.job("serve").get("beside"), "serve is not beside night")
     row = reader.job("serve")
-    expect(row["class"] == "interactive" and row["beside"], "serve is not beside night: %s" % row)
+    expect(row["class"] == "interactive", "serve is not interactive: %s" % row)
 
 
 @promise("salus run -- ./train --epochs 3")
