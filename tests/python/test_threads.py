@@ -87,6 +87,7 @@ class Told(unittest.TestCase):
         exec("def send(queue, index):\n    queue.put(index)", module.__dict__)
         indices, own = multiprocessing.Queue(), multiprocessing.Queue()
         for queue in (indices, own):
+            self.addCleanup(queue.join_thread)  # once it is closed: the next test must not see its thread
             self.addCleanup(queue.close)
         module.send(indices, 1)
         self.assertEqual(self.told, [])
