@@ -3,6 +3,7 @@
 #include <sys/file.h>
 
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -244,18 +245,26 @@ TEST(Sharing, EqualJobsGetEqualSharesUnderFair) {
                        "--work",       "1000", "--touch",     "pages", "--iterations", "1000000"};
     for (int i = 0; i < 4; ++i) machine.job("job" + std::to_string(i), job);
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(machine.goes_on("job" + std::to_string(i), 5));
-    std::vector<double> before;
-    for (int i = 0; i < 4; ++i) before.push_back(machine.row("job" + std::to_string(i)).value("attained_s", 0.0));
+    const auto attained = [&] {  // of all at one moment
+        std::map<std::string, double> seconds;
+        for (const nlohmann::json& row : machine.status()["jobs"]) seconds[row["name"]] = row["attained_s"];
+        return seconds;
+    };
+    const std::map<std::string, double> before = attained();
     ASSERT_TRUE(machine.goes_on("job0", kSanitized ? 30 : 200));
-    double least = 1e9;
+    // On a busy machine a job may wait for a processor for so long that it does not ask: then equal shares take longer.
+    double least = 0;
     double most = 0;
-    for (int i = 0; i < 4; ++i) {
-        const double share =
-            machine.row("job" + std::to_string(i)).value("attained_s", 0.0) - before[static_cast<std::size_t>(i)];
-        least = std::min(least, share);
-        most = std::max(most, share);
-    }
-    EXPECT_GT(least, 0.7 * most) << least << " of " << most;  // the benchmark has the finer figure
+    EXPECT_TRUE(eventually([&] {
+        least = 1e9;
+        most = 0;
+        for (const auto& [name, seconds] : attained()) {
+            least = std::min(least, seconds - before.at(name));
+            most = std::max(most, seconds - before.at(name));
+        }
+        return least > 0.7 * most;  // the benchmark has the finer figure
+    })) << least
+        << " of " << most;
 }
 
 TEST(Sharing, AnotherServiceCannotBeStartedInTheSamePlace) {
