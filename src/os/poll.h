@@ -2,7 +2,9 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/epoll.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,5 +20,9 @@ inline constexpr Duration kForEver{-1};
 std::uint32_t readable_of(std::span<const int> descriptors, Duration limit, const sigset_t* signals = nullptr);
 
 bool readable_within(int descriptor, Duration limit);
+
+/// What has happened at what `epoll` watches, written to the beginning of `events`; how much that is. 0: nothing in time, or
+/// a signal came.
+std::size_t events_within(int epoll, std::span<epoll_event> events, Duration limit);
 
 }  // namespace salus::os

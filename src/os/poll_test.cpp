@@ -2,6 +2,8 @@
 
 #include <sys/eventfd.h>
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "os/clock.h"
@@ -20,6 +22,20 @@ TEST(Poll, TellsWhichCanBeRead) {
     const Instant before = now();
     EXPECT_FALSE(readable_within(silent.get(), milliseconds(5)));
     EXPECT_GE(now() - before, milliseconds(5));
+}
+
+TEST(Poll, WaitsForEventsAsLongAsItIsTold) {
+    const Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+    const Descriptor watched(::eventfd(0, EFD_CLOEXEC));
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = 7}};
+    ASSERT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, watched.get(), &event), 0);
+    std::array<epoll_event, 4> events{};
+    const Instant before = now();
+    EXPECT_EQ(events_within(epoll.get(), events, microseconds(1500)), 0u);
+    EXPECT_GE(now() - before, microseconds(1500));
+    ASSERT_EQ(::eventfd_write(watched.get(), 1), 0);
+    EXPECT_EQ(events_within(epoll.get(), events, kForEver), 1u);
+    EXPECT_EQ(events[0].data.u64, 7u);
 }
 
 }  // namespace

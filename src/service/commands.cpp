@@ -173,6 +173,14 @@ bool Server::is_to_be_told_of_start(const Job& job) const {
            devices_[index_of(*job.device)]->engine().starts().waits(JobId{job.id});
 }
 
+Instant Server::long_wait_due() {
+    constexpr Duration kLookEvery = milliseconds(100);
+    const Instant at = os::now();
+    if (at < look_for_waits_at_) return std::min(long_wait_at_, look_for_waits_at_);
+    look_for_waits_at_ = at + kLookEvery;
+    return long_wait_at_ = next_long_wait();
+}
+
 Instant Server::next_long_wait() {
     Instant next = kNever;
     for (const auto& [id, job] : jobs_) {

@@ -294,22 +294,19 @@ void Server::run() {
 
 void Server::step(Instant limit) {
     std::array<epoll_event, 64> events;
-    int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    std::size_t count = os::events_within(epoll_.get(), events, Duration{});
     if (count == 0) {
         keep();
-        long_wait_at_ = next_long_wait();
-        Instant until = std::min({limit, long_wait_at_, accept_again_at_, held_back_due(), look_at_socket_at_});
+        Instant until = std::min({limit, long_wait_due(), accept_again_at_, held_back_due(), look_at_socket_at_});
         for (const auto& device : devices_) {
             device->shell().quiet();
             device->journal().quiet(os::now());
             until = std::min({until, device->shell().next_tick(), device->journal().due()});
         }
         const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
-        // epoll_wait itself knows milliseconds only; epoll_pwait2 needs Linux 5.11 and glibc 2.35.
-        if (os::readable_within(epoll_.get(), until == kNever ? os::kForEver : left))
-            count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+        count = os::events_within(epoll_.get(), events, until == kNever ? os::kForEver : left);
     }
-    const std::span<const epoll_event> happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
+    const std::span<const epoll_event> happened(events.data(), count);
     for (const auto& device : devices_) {
         if (device->journal().is_full()) device->journal().quiet(os::now());
     }
@@ -347,7 +344,10 @@ void Server::step(Instant limit) {
         if (device->shell().sessions().size() < sessions) close_without_session();
     }
     const Instant at = os::now();
-    if (long_wait_at_ <= at) tell_long_waits();
+    if (long_wait_at_ <= at) {
+        tell_long_waits();
+        look_for_waits_at_ = at;
+    }
     if (held_back_due() <= at) tell_held_back();
     if (accept_again_at_ <= at) watch_listener(true);
     if (look_at_socket_at_ <= at) look_at_socket();

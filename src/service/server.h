@@ -153,6 +153,7 @@ private:
     Job* to_be_told_of(const Session& session);
     bool is_to_be_told_of_start(const Job& job) const;
     Instant next_long_wait();
+    Instant long_wait_due();
     void tell_long_waits();
     void tell_wait(const Job& job, JobState state, const Wait& wait);
     struct Reply {
@@ -199,7 +200,8 @@ private:
     std::vector<std::unique_ptr<SharedDevice>> devices_;  ///< by DeviceId; at least one
     std::uint32_t next_connection_ = 1;
     Instant started_;
-    Instant long_wait_at_ = kNever;     ///< when to tell a runner that its job waits
+    Instant long_wait_at_ = kNever;     ///< when to tell a runner that its job waits, as of the last look
+    Instant look_for_waits_at_{};       ///< when to look again at the earliest: not at each hand-over
     Instant accept_again_at_ = kNever;  ///< set if there was no descriptor for a connection
     bool told_of_no_descriptors_ = false;
     bool stopping_ = false;

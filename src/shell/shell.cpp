@@ -208,6 +208,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->iterations_told = session->iterations_before = session->page->iterations;
     session->busy_told_ns = session->page->busy_ns;
     session->requests.begin(session->page->gates);
+    may_await_requests_ = true;
     session->occupancy = attach.occupancy;
     Session& added = *session;
     sessions_[added.id] = std::move(session);

@@ -308,6 +308,7 @@ private:
     Instant look_at_usage_at_ = kNever;
     Instant map_again_at_ = kNever;
     Instant requests_changed_at_{};
+    mutable bool may_await_requests_ = false;  ///< false: no session has a request in flight
     std::function<void(const Session&)> tell_departure_ = [](const Session&) {};
 };
 

@@ -21,6 +21,7 @@ constexpr Duration kStuckAfter = seconds(5);
 void Shell::look_at_requests(Session& session) {
     if (!session.requests.look(session.page->gates, now())) return;
     requests_changed_at_ = now();
+    may_await_requests_ = true;
     if (session.requests.begun() > 0) look_who_runs_again();
     feed(event::Requests{session.id, session.requests.in_flight(), session.requests.begun()});
 }
@@ -32,7 +33,10 @@ Duration Shell::look_at_requests_every() const {
 }
 
 bool Shell::awaits_requests() const {
-    return std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests.in_flight() > 0; });
+    if (!may_await_requests_) return false;  // asked at each hand-over
+    may_await_requests_ =
+        std::ranges::any_of(sessions_, [](const auto& entry) { return entry.second->requests.in_flight() > 0; });
+    return may_await_requests_;
 }
 
 void Shell::look_at_all_requests() {
@@ -171,7 +175,7 @@ void Shell::look_whether_asleep(Session& session) {
     const Client* client = engine_.find(session.id);
     const control::Word word = session.word();
     const bool inside = client && client->holds() && word.holds() && word.state != control::State::kIdle;
-    const Duration cpu = ports_.processes.cpu_time_of(session.process.pid);
+    const Duration cpu = inside ? ports_.processes.cpu_time_of(session.process.pid) : session.cpu_seen;
     // A client that could not clear its lane at the last boundary may compute for any time before it begins again.
     const bool kept = word.state == control::State::kGranted && word.kept;
     const bool moved = !kept && (cpu - session.cpu_seen > kAsleepCpu || cpu < session.cpu_seen);
