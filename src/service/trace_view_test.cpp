@@ -120,6 +120,13 @@ TEST(TraceStream, SendsAllOfTheFilesToASlowReader) {
     }
     EXPECT_TRUE(read == all + "@9 want client=2\n") << read.size() << " of " << all.size();
     ends->second.reset();
+    auto again = os::make_socket_pair();
+    ASSERT_TRUE(again);
+    TraceStream only_the_end({directory + "/one", directory + "/two"}, {kViewer, true}, std::move(again->first), 60);
+    while (only_the_end.go_on()) {}
+    const os::Arrival last = os::receive_packet(again->second.get(), packet, {});
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(packet.data()), last.size),
+              "@99999 want client=1\n@9 want client=2\n@10 want client=2\n");
     TraceStream to_nobody({directory + "/one"}, {kViewer, true}, std::move(os::make_socket_pair()->first));
     EXPECT_FALSE(to_nobody.go_on());
     std::filesystem::remove_all(directory);
