@@ -120,13 +120,19 @@ function showService(service) {
   setText($('service'), parts.join(' · '));
 }
 
+// The first iterations of a job are lent what is free.
+function newcomer() {
+  const job = overview.jobs.find((one) => one.state === 'running' && one.lane === null);
+  return job ? `, lent to the first iterations of ${nameOf(job.job)}` : '';
+}
+
 function showMemory(memory) {
   const wanted = memory.reserved + memory.saved, most = 1.5 * memory.capacity;  // more of the ghost would leave too little for the rest
   const total = Math.max(memory.capacity, Math.min(wanted, most), 1);
   const parts = [
     ...memory.jobs.map(({job, bytes}) => ({colour: colourOf(job), kind: '', bytes, text: `${nameOf(job)}: P ${bytesText(bytes)}`, name: names.get(job) || String(job)})),
     ...memory.lanes.map(({lane, bytes, holder}) => ({kind: 'lane', bytes, text: `lane ${lane}: ${bytesText(bytes)}${holder ? `, held by ${nameOf(holder)}` : ''}`, name: `lane ${lane}`})),
-    {kind: 'other', bytes: memory.other, text: `other: ${bytesText(memory.other)}`, name: 'other'},
+    {kind: 'other', bytes: memory.other, text: `other: ${bytesText(memory.other)}${newcomer()}`, name: 'other'},
     {kind: 'free', bytes: Math.max(memory.capacity - memory.reserved, 0), text: `free: ${bytesText(Math.max(memory.capacity - memory.reserved, 0))}`, name: 'free'}];
   const shown = parts.filter((part) => part.bytes > 0);
   const key = JSON.stringify([shown, memory.saved, total]);
@@ -340,7 +346,7 @@ function showFacts(number) {
   updateActions($('job-actions'), job || {may_change: false});
   if (!any) return $('job-facts').replaceChildren();
   const facts = {user: any.user, command: any.command, class: any.class, priority: any.priority, weight: any.weight, lane: any.lane,
-    iterations: any.iterations, 'iterations a second': rateText(any.rate), share: shareText(any.share), 'fair share': shareText(any.fair),
+    iterations: any.iterations, 'it/s': rateText(any.rate), share: shareText(any.share), 'fair share': shareText(any.fair),
     'time left': timeText(any.left_s), running: timeText(any.elapsed_s), waited: timeText(any.waited_s), 'device time': timeText(any.device_s)};
   const known = Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '');
   if ($('job-facts').dataset.key === JSON.stringify(known)) return;

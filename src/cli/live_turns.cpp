@@ -64,6 +64,7 @@ std::size_t LiveTurns::read(std::string_view text, Instant now) {
     bool is_new = false;
     std::size_t bytes = 0;
     for (const std::string_view raw : split(text, '\n')) {
+        if (raw.empty()) continue;
         if (raw.starts_with('@')) {
             const auto at = time_in(raw);
             is_new = at && *at > known;

@@ -49,7 +49,7 @@ TEST(LiveTurns, TellsEachTurnOnce) {
     turns.read(trace, ms(20));
     turns.news(kEpoch, ms(20));
     trace += "@30000000 boundary client=1 iterations=4\n  grant client=0 lane=4 handover=1\n";
-    EXPECT_EQ(turns.read(trace, ms(31)), 75u) << "only the new lines count";
+    EXPECT_EQ(turns.read(trace, ms(31)), 76u) << "only the new lines count";
     const json news = turns.news(kEpoch, ms(31));
     EXPECT_EQ(news["turns"], json::parse("[[4,8,9.0,30.0],[4,7,30.0,null]]"));
     EXPECT_EQ(news["all"], false);

@@ -31,12 +31,14 @@ const JobStatus& speaker_of(const Rows& rows) {
 
 bool is_on_device(const JobStatus& row) { return row.activity && row.state != JobState::kPagedOut; }
 
-/// Whether it takes its share of the device's time: neither beside the others, nor kept from it.
+/// Whether a share of the device's time is its: it is neither beside the others, nor kept from running. One that is idle for
+/// a moment counts, or the others' shares would jump.
 bool takes_turns(const JobStatus& row) {
     if (!row.activity || row.activity->beside) return false;
     switch (row.state) {
         case JobState::kRunning:
         case JobState::kWaiting:
+        case JobState::kIdle:
         case JobState::kPaging:
         case JobState::kPagedOut:
         case JobState::kGrowing: return true;

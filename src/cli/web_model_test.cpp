@@ -101,7 +101,7 @@ TEST(WebModel, ClientsOfAJobAreOneRow) {
 
 TEST(WebModel, AFairShareIsByWeightOfThoseThatTakeTurns) {
     Status status = two_jobs();
-    add(status, 3, 6, JobState::kIdle);
+    add(status, 3, 6, JobState::kPaused);
     add(status, 4, 7, JobState::kRunning).activity->beside = true;
     WebModel model({kViewer, false});
     model.update(status, at(1));

@@ -15,7 +15,7 @@
 namespace salus::web {
 namespace {
 
-const std::string kToken(32, 'a');
+const std::string kServedToken(32, 'a');
 
 class CountingSite : public Site {
 public:
@@ -38,7 +38,7 @@ protected:
         pid_ = ::fork();
         if (pid_ != 0) return;
         CountingSite site;
-        Server(std::move(socket.value().listener), Door(kToken, port_), site).run();
+        Server(std::move(socket.value().listener), Door(kServedToken, port_), site).run();
         ::_exit(0);
     }
     void TearDown() override {
@@ -82,11 +82,11 @@ protected:
 };
 
 TEST_F(WebServer, GivesPagesToWhoHasTheToken) {
-    const std::string page = answer_to(head("GET /" + kToken + "/job/3", "Connection: close\r\n"));
+    const std::string page = answer_to(head("GET /" + kServedToken + "/job/3", "Connection: close\r\n"));
     EXPECT_TRUE(page.starts_with("HTTP/1.1 200")) << page;
     EXPECT_TRUE(page.ends_with("page job/3")) << page;
     EXPECT_NE(page.find("Content-Security-Policy: default-src 'self'"), std::string::npos);
-    const std::string index = answer_to(head("GET /" + kToken + "/", "Connection: close\r\n"));
+    const std::string index = answer_to(head("GET /" + kServedToken + "/", "Connection: close\r\n"));
     EXPECT_NE(index.find("Content-Type: text/html"), std::string::npos);
     EXPECT_NE(index.find("<title>Salus</title>"), std::string::npos);
 }
@@ -98,26 +98,26 @@ TEST_F(WebServer, RefusesOthersWithoutAWordOfThePage) {
         EXPECT_EQ(answer.find("<title>"), std::string::npos);
     }
     const std::string foreign =
-        answer_to("GET /" + kToken + "/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        answer_to("GET /" + kServedToken + "/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     EXPECT_TRUE(foreign.starts_with("HTTP/1.1 403")) << foreign;
-    const std::string put = answer_to(head("PUT /" + kToken + "/act", "Connection: close\r\nContent-Length: 0\r\n"));
+    const std::string put = answer_to(head("PUT /" + kServedToken + "/act", "Connection: close\r\nContent-Length: 0\r\n"));
     EXPECT_FALSE(put.starts_with("HTTP/1.1 200")) << put;
 }
 
 TEST_F(WebServer, TakesChangesFromItsOwnPage) {
     const std::string json = "Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n";
     const std::string own = "Origin: http://127.0.0.1:" + std::to_string(port_) + "\r\n";
-    EXPECT_TRUE(answer_to(head("POST /" + kToken + "/act", json + own) + "{}").ends_with("got {}"));
-    EXPECT_TRUE(answer_to(head("POST /" + kToken + "/act", json) + "{}").starts_with("HTTP/1.1 403"));
-    EXPECT_TRUE(answer_to(head("POST /" + kToken + "/act", json + "Origin: http://evil.example\r\n") + "{}")
+    EXPECT_TRUE(answer_to(head("POST /" + kServedToken + "/act", json + own) + "{}").ends_with("got {}"));
+    EXPECT_TRUE(answer_to(head("POST /" + kServedToken + "/act", json) + "{}").starts_with("HTTP/1.1 403"));
+    EXPECT_TRUE(answer_to(head("POST /" + kServedToken + "/act", json + "Origin: http://evil.example\r\n") + "{}")
                     .starts_with("HTTP/1.1 403"));
     const std::string long_body = "Content-Type: application/json\r\nContent-Length: 1000000\r\nConnection: close\r\n" + own;
-    EXPECT_FALSE(answer_to(head("POST /" + kToken + "/act", long_body)).starts_with("HTTP/1.1 200"));
+    EXPECT_FALSE(answer_to(head("POST /" + kServedToken + "/act", long_body)).starts_with("HTTP/1.1 200"));
 }
 
 TEST_F(WebServer, TellsAllViewersTheNewsOfOneLook) {
     const os::Descriptor viewers[] = {connected(), connected()};
-    const std::string request = head("GET /" + kToken + "/events");
+    const std::string request = head("GET /" + kServedToken + "/events");
     for (const os::Descriptor& viewer : viewers) ::send(viewer.get(), request.data(), request.size(), MSG_NOSIGNAL);
     for (const os::Descriptor& viewer : viewers) {
         const std::string news = read_until(viewer, "event: looked\ndata: 5\n");
@@ -130,11 +130,11 @@ TEST_F(WebServer, TellsAllViewersTheNewsOfOneLook) {
 TEST_F(WebServer, GoesOnWhenAViewerLeaves) {
     for (int i = 0; i < 3; ++i) {
         const os::Descriptor viewer = connected();
-        const std::string request = head("GET /" + kToken + "/events");
+        const std::string request = head("GET /" + kServedToken + "/events");
         ::send(viewer.get(), request.data(), request.size(), MSG_NOSIGNAL);
         EXPECT_NE(read_until(viewer, "event: looked").find("event: looked"), std::string::npos);
     }
-    EXPECT_TRUE(answer_to(head("GET /" + kToken + "/x", "Connection: close\r\n")).ends_with("page x"));
+    EXPECT_TRUE(answer_to(head("GET /" + kServedToken + "/x", "Connection: close\r\n")).ends_with("page x"));
 }
 
 }  // namespace

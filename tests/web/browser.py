@@ -104,7 +104,7 @@ class Browser:
 
     def wait(self, condition, patience_s=PATIENCE_S):
         until = time.monotonic() + patience_s
-        while not self.value(condition):
+        while not self.value("!!(%s)" % condition):
             if time.monotonic() > until:
                 raise AssertionError("the page never came to: " + condition + "\n" + (self.value("document.body.innerText") or "")[:2000])
             time.sleep(0.05)
