@@ -91,7 +91,10 @@ void WebModel::update(const Status& status, Instant now) {
     status_ = status;
     now_ = now;
     problem_.clear();
-    rates_.update(status);
+    if (!rated_ || now - *rated_ >= kRateOver) {
+        rates_.update(status);
+        rated_ = now;
+    }
     remember(now);
 }
 

@@ -30,6 +30,8 @@ public:
     explicit WebModel(Viewer viewer) : viewer_(viewer) {}
 
     static constexpr Duration kSampleEvery = seconds(1);
+    /// Over less, the rates of jobs that take turns with forty others would jump.
+    static constexpr Duration kRateOver = seconds(3);
     static constexpr std::size_t kSamplesMax = 600;
 
     /// REQUIRES: user names are filled in.
@@ -68,6 +70,7 @@ private:
     Viewer viewer_;
     Status status_;
     Rates rates_;
+    std::optional<Instant> rated_;
     std::string problem_ = "the service was not asked yet";
     Instant now_{};
     int restarts_ = 0;

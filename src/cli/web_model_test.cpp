@@ -112,6 +112,18 @@ TEST(WebModel, AFairShareIsByWeightOfThoseThatTakeTurns) {
     EXPECT_TRUE(jobs[3]["fair"].is_null());
 }
 
+TEST(WebModel, RatesAreOverSomeSeconds) {
+    WebModel model({kViewer, false});
+    for (int i = 0; i <= 6; ++i) {
+        Status status = two_jobs();
+        status.service.uptime = milliseconds(500 * i);
+        status.jobs[0].activity->iterations = static_cast<std::uint64_t>(i < 6 ? 0 : 30);
+        model.update(status, at(0.5 * i));
+        const json rate = model.overview()["jobs"][0]["rate"];
+        EXPECT_EQ(rate, i < 6 ? 0.0 : 10.0) << i;
+    }
+}
+
 TEST(WebModel, WaitingIsCountedByReason) {
     WebModel model({kViewer, false});
     Status status = two_jobs();
