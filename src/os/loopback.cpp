@@ -14,7 +14,10 @@
 namespace salus::os {
 
 Result<Loopback> listen_on_loopback(int port) {
-    const auto failed = [&] { return Error{"port " + std::to_string(port) + ": " + std::strerror(errno)}; };
+    const auto failed = [&] {
+        const std::string named = "port " + std::to_string(port);
+        return Error{errno == EADDRINUSE ? named + " is in use by another program" : named + ": " + std::strerror(errno)};
+    };
     Loopback made{Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
     if (!made.listener) return failed();
     // Connections of a server that has just ended do not keep the next one from the port.

@@ -24,7 +24,7 @@ TEST(Loopback, SaysWhyAPortCannotBeHad) {
     ASSERT_TRUE(first);
     const Result<Loopback> second = listen_on_loopback(first.value().port);
     ASSERT_FALSE(second);
-    EXPECT_EQ(second.error(), "port " + std::to_string(first.value().port) + ": Address already in use");
+    EXPECT_EQ(second.error(), "port " + std::to_string(first.value().port) + " is in use by another program");
 }
 
 TEST(Loopback, RandomDigitsAreManyAndDiffer) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <list>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "web/assets.h"

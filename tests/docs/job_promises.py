@@ -121,13 +121,13 @@ def jobs_are_shown_live(reader, _line):
     expect("serve" in said.text, "a job is missing: " + said.text)
 
 
-@promise("salus web", "salus web --port 8080 --no-open", "salus web --read-only")
+@promise("salus web", "salus web --port 8321 --no-open", "salus web --read-only")
 def the_page_is_served(reader, line):
     reader.is_at_work()
     said = yield {"background": True}
     reader.eventually(lambda: said.said().endswith("/\n"), "it prints no address: " + said.said())
     address = said.said().strip()
-    expect(("--port" not in line.text) or ":8080/" in address, "it listens elsewhere: " + address)
+    expect(("--port" not in line.text) or ":8321/" in address, "it listens elsewhere: " + address)
     with urllib.request.urlopen(address) as answer:
         expect(b"<title>Salus</title>" in answer.read(), "there is no page")
     said.kill()
