@@ -124,6 +124,8 @@ check: test build-dev build-asan build-tsan
 	@$(CONCURRENCY) --kind native --programs 300 --build build/tsan
 	@$(CONCURRENCY) --kind standin --programs 300 --build build/tsan
 	@tests/soak/restarts
+	@scripts/setup chromium || true
+	@tests/web/page || [ $$? -eq 77 ]
 	@scripts/fuzz 60
 	@build/bin/salus sim fuzz --seeds 1..100000
 

@@ -32,8 +32,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"library", {"base", "os", "wire", "device", "client", "interpose", "shim", "salus"}},
     {"shim", {}},
     {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status"}},
+    {"web", {"base", "os"}},
     {"job", {"base", "os", "salus"}},  // salus: the public header
-    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status"}},
+    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status", "web"}},
 };
 const std::set<std::string> kPure = {"base", "core", "policies", "attachment", "shell", "sim", "status"};
 

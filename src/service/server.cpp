@@ -450,7 +450,7 @@ bool Server::handle(Connection& connection, wire::Received& received) {
     }
     if (attach) return this->attach(connection, received, *attach);
     if (run) return run_job(connection, *run);
-    if (std::holds_alternative<wire::CopyTrace>(received.message)) return stream_trace(connection);
+    if (const auto* copy = std::get_if<wire::CopyTrace>(&received.message)) return stream_trace(connection, *copy);
     if (const auto command = wire::command_in(received.message)) return answer(connection, *command);
     if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
         return note_unshared(connection.peer, *unshared), false;
@@ -468,14 +468,14 @@ bool Server::answer(Connection& connection, const wire::Command& command) {
 }
 
 /// The trace of the first device, piece by piece, whenever the reader can take more.
-bool Server::stream_trace(Connection& connection) {
+bool Server::stream_trace(Connection& connection, const wire::CopyTrace& wanted) {
     auto ends = os::make_socket_pair();
     if (connection.trace || !ends) return send_reply(connection, {false, "the trace cannot be sent now"});
     devices_.front()->journal().trace().flush();
     const TraceFile& trace = devices_.front()->journal().trace();
     const unsigned uid = connection.peer.uid;
     connection.trace = std::make_unique<TraceStream>(trace.pieces(), TraceView(uid, options_.hides_others && uid != 0),
-                                                     std::move(ends->first));
+                                                     std::move(ends->first), wanted.last_bytes);
     const int descriptors[] = {ends->second.get()};
     return watch(connection.trace->socket(), Watch::kTrace, connection.id, EPOLLOUT) &&
            wire::send(connection.socket.get(), wire::Answer{1, 0}, descriptors);

@@ -136,7 +136,7 @@ private:
     static void refuse(const Connection& connection, const std::string& why);
     bool answer(Connection& connection, const wire::Command& command);
     bool tell_end(Connection& connection);
-    bool stream_trace(Connection& connection);
+    bool stream_trace(Connection& connection, const wire::CopyTrace& wanted);
     void drop_ended_jobs();
 
     // ---- what the next service takes over ----

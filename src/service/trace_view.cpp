@@ -51,13 +51,28 @@ std::string TraceView::of(std::string_view line) {
     return (is_own ? note + "\n" : without_name(note)) + shown;
 }
 
-TraceStream::TraceStream(const std::vector<std::string>& files, TraceView view, os::Descriptor to)
+TraceStream::TraceStream(const std::vector<std::string>& files, TraceView view, os::Descriptor to, std::uint64_t last_bytes)
     : view_(std::move(view)), to_(std::move(to)) {
     for (const std::string& path : files) {
         os::Descriptor file = os::open_file(path, os::Open::kRead);
         struct stat status {};
         if (!file || ::fstat(file.get(), &status) != 0) continue;
         sources_.push_back({std::move(file), status.st_size});
+    }
+    if (last_bytes > 0 && std::in_range<std::int64_t>(last_bytes)) skip_all_but(static_cast<std::int64_t>(last_bytes));
+}
+
+/// A reader that follows the trace asks again and again: it must not cost the service a reading of all of it.
+void TraceStream::skip_all_but(std::int64_t last_bytes) {
+    std::int64_t surplus = -last_bytes;
+    for (const Source& source : sources_) surplus += source.left;
+    for (Source& source : sources_) {
+        const std::int64_t skipped = std::clamp<std::int64_t>(surplus, 0, source.left);
+        surplus -= skipped;
+        source.left -= skipped;
+        if (skipped == 0 || source.left == 0) continue;
+        ::lseek(source.file.get(), skipped, SEEK_SET);
+        in_mid_line_ = true;
     }
 }
 
@@ -76,7 +91,8 @@ bool TraceStream::read_more() {
         unfinished_.append(block.data(), static_cast<std::size_t>(got));
         std::size_t start = 0;
         for (std::size_t end = unfinished_.find('\n'); end != std::string::npos; end = unfinished_.find('\n', start)) {
-            ready_ += view_.of(std::string_view(unfinished_).substr(start, end - start));
+            if (!std::exchange(in_mid_line_, false))
+                ready_ += view_.of(std::string_view(unfinished_).substr(start, end - start));
             start = end + 1;
         }
         unfinished_.erase(0, start);

@@ -33,8 +33,9 @@ private:
 /// Sends files as a view of their lines. The files may be replaced or grow meanwhile.
 class TraceStream {
 public:
-    /// `to` is the sending end of a pair of sockets. Files that are not there are left out.
-    TraceStream(const std::vector<std::string>& files, TraceView view, os::Descriptor to);
+    /// `to` is the sending end of a pair of sockets. Files that are not there are left out. `last_bytes`: only the lines in
+    /// this much of the end of all files together; 0: all.
+    TraceStream(const std::vector<std::string>& files, TraceView view, os::Descriptor to, std::uint64_t last_bytes = 0);
 
     int socket() const { return to_.get(); }
     /// Sends what the reader can take now, up to a limit. False: all is sent, or the reader is gone.
@@ -44,6 +45,7 @@ public:
 
 private:
     bool read_more();
+    void skip_all_but(std::int64_t last_bytes);
 
     struct Source {
         os::Descriptor file;
@@ -53,8 +55,9 @@ private:
     std::size_t current_ = 0;
     TraceView view_;
     os::Descriptor to_;
-    std::string unfinished_;  ///< the start of a line
-    std::string ready_;       ///< to be sent
+    std::string unfinished_;    ///< the start of a line
+    bool in_mid_line_ = false;  ///< it began somewhere in a line, which is left out
+    std::string ready_;         ///< to be sent
 };
 
 }  // namespace salus::service

@@ -96,6 +96,21 @@ TEST(TraceView, ANoteThatNobodyFollowsKeepsItsName) {
               "@5 attach client=3 user=1001\n");
 }
 
+/// Read when the stream can send no more.
+std::string all_of(TraceStream& stream, int reader) {
+    std::string read;
+    std::vector<std::byte> packet(TraceStream::kPacketMax);
+    for (bool more = true; more;) {
+        more = stream.go_on();
+        for (;;) {
+            const os::Arrival arrival = os::receive_packet(reader, packet, {});
+            if (arrival.kind != os::Arrival::Kind::kPacket) break;
+            read.append(reinterpret_cast<const char*>(packet.data()), arrival.size);
+        }
+    }
+    return read;
+}
+
 TEST(TraceStream, SendsAllOfTheFilesToASlowReader) {
     char name[] = "/tmp/salus-trace-view-XXXXXX";
     const std::string directory = ::mkdtemp(name);
@@ -108,18 +123,13 @@ TEST(TraceStream, SendsAllOfTheFilesToASlowReader) {
     TraceStream stream({directory + "/none", directory + "/one", directory + "/two"}, {kViewer, true},
                        std::move(ends->first));
     std::ofstream(directory + "/two", std::ios::app) << "nt client=2\n";
-    std::string read;
-    std::vector<std::byte> packet(TraceStream::kPacketMax);
-    for (bool more = true; more;) {
-        more = stream.go_on();
-        for (;;) {
-            const os::Arrival arrival = os::receive_packet(ends->second.get(), packet, {});
-            if (arrival.kind != os::Arrival::Kind::kPacket) break;
-            read.append(reinterpret_cast<const char*>(packet.data()), arrival.size);
-        }
-    }
+    const std::string read = all_of(stream, ends->second.get());
     EXPECT_TRUE(read == all + "@9 want client=2\n") << read.size() << " of " << all.size();
     ends->second.reset();
+    auto again = os::make_socket_pair();
+    ASSERT_TRUE(again);
+    TraceStream only_the_end({directory + "/one", directory + "/two"}, {kViewer, true}, std::move(again->first), 60);
+    EXPECT_EQ(all_of(only_the_end, again->second.get()), "@99999 want client=1\n@9 want client=2\n@10 want client=2\n");
     TraceStream to_nobody({directory + "/one"}, {kViewer, true}, std::move(os::make_socket_pair()->first));
     EXPECT_FALSE(to_nobody.go_on());
     std::filesystem::remove_all(directory);

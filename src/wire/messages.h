@@ -308,6 +308,7 @@ struct AskHistory {
 /// caller may see it, and then its end.
 struct CopyTrace {
     static constexpr std::uint16_t kType = 62;
+    std::uint64_t last_bytes = 0;  ///< only the lines in this much of its end; 0: all
 };
 /// Forgets the caller's commands that contain this text; empty: all. The answer is {"cleared": their number}.
 struct ClearHistory {

@@ -77,7 +77,7 @@ auto fields(const WaitJob& m) { return std::tuple(m.job.number, shown(m.job.name
 auto fields(const AskHistory&) { return std::tuple(); }
 auto fields(const AskUsage& m) { return std::tuple(m.since_unix_s); }
 auto fields(const ClearHistory& m) { return std::tuple(shown(m.part)); }
-auto fields(const CopyTrace&) { return std::tuple(); }
+auto fields(const CopyTrace& m) { return std::tuple(m.last_bytes); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
 /// One of each, with no field at its default.
@@ -149,7 +149,7 @@ std::vector<Message> examples() {
             AskHistory{},
             ClearHistory{Text<256>("train.py")},
             AskUsage{1.5e9},
-            CopyTrace{},
+            CopyTrace{4096},
             Answer{1, kLarge}};
 }
 

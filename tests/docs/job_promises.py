@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import urllib.request
 import xml.etree.ElementTree
 
 from own_machine import text_of
@@ -118,6 +119,18 @@ def jobs_are_shown_live(reader, _line):
     reader.is_at_work()
     said = yield {"keys": "q", "until": "night"}
     expect("serve" in said.text, "a job is missing: " + said.text)
+
+
+@promise("salus web", "salus web --port 8321 --no-open", "salus web --read-only")
+def the_page_is_served(reader, line):
+    reader.is_at_work()
+    said = yield {"background": True}
+    reader.eventually(lambda: said.said().endswith("/\n"), "it prints no address: " + said.said())
+    address = said.said().strip()
+    expect(("--port" not in line.text) or ":8321/" in address, "it listens elsewhere: " + address)
+    with urllib.request.urlopen(address) as answer:
+        expect(b"<title>Salus</title>" in answer.read(), "there is no page")
+    said.kill()
 
 
 @promise("salus history")

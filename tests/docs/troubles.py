@@ -386,6 +386,12 @@ def for_its_owner_only(reader):
     return text + said(reader, "salus usage --user root", None, **how)
 
 
+@trouble("port ... is in use by another program")
+def port_in_use(reader):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return said(reader, "salus web --no-open --port %d" % listener.getsockname()[1], 1)
+
+
 @trouble("no command '...' in PATH")
 def mistyped_command(reader):
     return said(reader, "salus run -- pyhton train.py", 127)
