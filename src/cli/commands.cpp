@@ -13,6 +13,7 @@ void add_commands(CLI::App& program, Action& action) {
     add_history_command(program, action);
     add_usage_command(program, action);
     add_web_command(program, action);
+    add_forecast_command(program, action);
     add_kernel_command(program, action);
     add_doctor_command(program, action);
     add_bench_command(program, action);

@@ -83,6 +83,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.left = time_left(client, session, at);
     activity.busy = {within_reason(busy_ns)};
     activity.attained = attained_by(client, session, busy_ns);
+    activity.iteration_time = client.facts.iteration_time;
+    activity.idle = client.facts.idle;
     if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
     activity.waited = session.waited + activity.waiting_now;
     activity.persistent = client.facts.persistent;
@@ -103,6 +105,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.requests = {times.requests, times.p50, times.p99};
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
+    activity.occupancy = client.facts.occupancy;
+    activity.pageable = client.pageable;
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);
     return activity;
 }
