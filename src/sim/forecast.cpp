@@ -91,13 +91,41 @@ struct Part {
     double whole_s() const { return static_cast<double>(job.iterations) * (job.iteration_time + job.think).seconds(); }
 };
 
+/// The mean time of an iteration, from two counts. The client's own has the first iterations in it, which say little about
+/// the others. The engine's has the pauses of which the service hears late.
+Duration iteration_time_of(const Activity& activity) {
+    const auto iterations = static_cast<std::int64_t>(activity.iterations);
+    const Duration by_client = iterations > 0 ? activity.busy / iterations : Duration{};
+    if (activity.iteration_time.ns <= 0 || by_client.ns <= 0) return std::max(activity.iteration_time, by_client);
+    return std::min(activity.iteration_time, by_client);
+}
+
+/// Host time between iterations. What would hardly matter would only cost events.
+Duration pause_of(const Activity& activity, Duration iteration_time, std::uint64_t done) {
+    if (done == 0 || activity.idle.ns <= 0) return {};
+    const Duration heard_late = std::max(activity.iteration_time - iteration_time, Duration{});
+    const Duration pause = activity.idle / static_cast<std::int64_t>(done) + heard_late;
+    return pause.ns > iteration_time.ns / 100 ? pause : Duration{};
+}
+
+/// How many times longer iterations took so far because clients ran beside each other in several lanes.
+double crowd_of(const Status& status) {
+    double held_s = 0;
+    double longest_s = 0;
+    for (const JobStatus& row : status.jobs) {
+        if (!row.activity) continue;
+        held_s += row.activity->occupancy * row.activity->attained.seconds();
+        longest_s = std::max(longest_s, row.attached.seconds());
+    }
+    return longest_s > 0 ? std::max(held_s / longest_s, 1.0) : 1.0;
+}
+
 /// An attached client.
-void describe(const Activity& activity, Duration min_turn, Part& part) {
+void describe(const Activity& activity, Duration min_turn, double crowd, Part& part) {
     const std::uint64_t done = activity.iterations - std::min(activity.iterations_before, activity.iterations);
     SimulatedJob& job = part.job;
-    job.iteration_time = activity.iteration_time;
-    if (job.iteration_time.ns <= 0 && done > 0)
-        job.iteration_time = activity.busy / static_cast<std::int64_t>(activity.iterations);
+    const Duration iteration_time = iteration_time_of(activity);
+    job.iteration_time = done > 0 ? seconds_of(iteration_time.seconds() / crowd) : iteration_time;
     const bool by_launches = activity.launches > 0;
     if (by_launches) job.iteration_time = std::max(min_turn, milliseconds(1));
     part.outlook = job.iteration_time.ns > 0 ? Outlook::kRunsOn : Outlook::kNew;
@@ -113,9 +141,7 @@ void describe(const Activity& activity, Duration min_turn, Part& part) {
     job.occupancy = activity.occupancy > 0 && activity.occupancy <= 1 ? activity.occupancy : 1;
     job.pageable = activity.pageable;
     job.interactive = activity.interactive;
-    // Pauses that hardly matter would only cost events.
-    const Duration pause = done > 0 && !by_launches ? activity.idle / static_cast<std::int64_t>(done) : Duration{};
-    if (pause.ns > job.iteration_time.ns / 100) job.think = pause;
+    if (!by_launches) job.think = pause_of(activity, iteration_time, done);
     part.past = {activity.attained, done};
 }
 
@@ -132,6 +158,7 @@ void describe(const RunFigures& past, Part& part) {
 /// One for each row that takes part, in the order in which policies have their clients.
 std::vector<Part> parts_of(const Status& status, std::vector<Outlook>& outlooks) {
     std::vector<Part> parts;
+    const double crowd = crowd_of(status);
     for (std::size_t i = 0; i < status.jobs.size(); ++i) {
         const JobStatus& row = status.jobs[i];
         Part part{.row = i};
@@ -139,7 +166,7 @@ std::vector<Part> parts_of(const Status& status, std::vector<Outlook>& outlooks)
         part.job.user = row.user;
         if (takes_turns(row.state)) {
             part.outlook = Outlook::kNew;
-            if (row.activity) describe(*row.activity, status.service.min_turn, part);
+            if (row.activity) describe(*row.activity, status.service.min_turn, crowd, part);
             else if (row.past) describe(*row.past, part);
         }
         if (has_length(part.outlook) && part.whole_s() > kForever_s) part.outlook = Outlook::kRunsOn;
@@ -223,8 +250,40 @@ SimulationOptions options_of(const Status& status, Bytes capacity, Duration min_
     return options;
 }
 
+using Jobs = std::map<std::uint32_t, Forecast::Job>;
+
 /// A job has one row for each of its clients. It has a length if all of them have, and ends with its last one.
-Outlook of_both(Outlook a, Outlook b) { return std::max(a, b); }
+Jobs jobs_of(const Status& status, std::span<const Outlook> outlooks, std::size_t policies) {
+    Jobs jobs;
+    for (std::size_t i = 0; i < status.jobs.size(); ++i) {
+        const JobStatus& row = status.jobs[i];
+        const auto [job, is_new] = jobs.try_emplace(row.job);
+        const Outlook outlook = is_new ? outlooks[i] : std::max(job->second.outlook, outlooks[i]);
+        job->second = {row.job, row.name, row.user, row.state, outlook, {}};
+    }
+    for (auto& [number, job] : jobs) {
+        const auto none_yet = has_length(job.outlook) ? std::optional(Duration{}) : std::nullopt;
+        job.left.assign(policies, none_yet);
+    }
+    return jobs;
+}
+
+Forecast::Summary summary_of(std::string_view policy, const Jobs& jobs, std::size_t column) {
+    Forecast::Summary summary{std::string(policy), {}, {}};
+    Duration sum, last;
+    std::int64_t known = 0;
+    for (const auto& [number, job] : jobs) {
+        if (!has_length(job.outlook)) continue;
+        if (!job.left[column]) return summary;
+        ++known;
+        sum += *job.left[column];
+        last = std::max(last, *job.left[column]);
+    }
+    if (known == 0) return summary;
+    summary.mean = sum / known;
+    summary.last = last;
+    return summary;
+}
 
 }  // namespace
 
@@ -243,16 +302,8 @@ Forecast forecast(const Status& status, std::span<const Policy* const> policies)
     Forecast out;
     out.policy = status.service.policy;
     std::vector<Outlook> outlooks;
-    std::vector<Part> parts = parts_of(status, outlooks);
-    std::map<std::uint32_t, Forecast::Job> jobs;
-    for (std::size_t i = 0; i < status.jobs.size(); ++i) {
-        const JobStatus& row = status.jobs[i];
-        const auto [job, is_new] = jobs.try_emplace(row.job);
-        const Outlook outlook = is_new ? outlooks[i] : of_both(job->second.outlook, outlooks[i]);
-        job->second = {row.job, row.name, row.user, row.state, outlook, {}};
-        job->second.left.resize(policies.size(), Duration{});
-    }
-
+    const std::vector<Part> parts = parts_of(status, outlooks);
+    Jobs jobs = jobs_of(status, outlooks, policies.size());
     const Duration min_turn = std::max(status.service.min_turn, microseconds(100));
     const std::uint64_t factor = factor_for(parts, min_turn);
     const SimulationOptions options = options_of(status, capacity_of(status, outlooks), min_turn, factor, work_of(parts));
@@ -272,25 +323,7 @@ Forecast forecast(const Status& status, std::span<const Policy* const> policies)
             const bool ends = result.jobs[i].outcome == Outcome::kDone;
             if (left) left = ends ? std::optional(std::max(*left, result.jobs[i].end - Instant{})) : std::nullopt;
         }
-        Forecast::Summary summary{std::string(policies[p]->info.name), {}, {}};
-        Duration sum, last;
-        std::int64_t known = 0;
-        bool all_end = true;
-        for (auto& [number, job] : jobs) {
-            if (!has_length(job.outlook)) {
-                job.left[p].reset();
-                continue;
-            }
-            ++known;
-            all_end = all_end && job.left[p];
-            sum += job.left[p].value_or(Duration{});
-            last = std::max(last, job.left[p].value_or(Duration{}));
-        }
-        if (known > 0 && all_end) {
-            summary.mean = sum / known;
-            summary.last = last;
-        }
-        out.policies.push_back(summary);
+        out.policies.push_back(summary_of(policies[p]->info.name, jobs, p));
     }
     for (auto& [number, job] : jobs) out.jobs.push_back(std::move(job));
     return out;

