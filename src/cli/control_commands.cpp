@@ -65,15 +65,30 @@ int tell(const wire::Command& command, const std::string& done) {
     return 0;
 }
 
-Status status_or_fail() {
+Result<Status> status_with_users() {
     Result<Status> status = ask_status();
-    if (!status) throw Failure{status.error()};
+    if (!status) return status;
     for (auto* rows : {&status.value().jobs, &status.value().ended}) {
         for (JobStatus& row : *rows) {
             if (row.user != kNoUser) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
         }
     }
+    return status;
+}
+
+Status status_or_fail() {
+    Result<Status> status = status_with_users();
+    if (!status) throw Failure{status.error()};
     return std::move(status).value();
+}
+
+TopAnswer serve_top(const std::optional<Pressed>& pressed) {
+    std::string said;
+    if (pressed && pressed->command) {
+        const Result<std::string> answer = ask_service(*pressed->command);
+        said = answer ? pressed->done : answer.error();
+    }
+    return {status_with_users(), said};
 }
 
 void set_policy(const std::string& name) {
@@ -252,7 +267,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval must be from 0.1 to 60 seconds"};
-        return run_top([] { return ask_status(); }, v->interval_s);
+        return run_top(serve_top, v->interval_s);
     });
 
     CLI::App* status = add("status", "Show the state of the service");
