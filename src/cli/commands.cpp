@@ -9,7 +9,9 @@ void add_commands(CLI::App& program, Action& action) {
     program.require_subcommand(1);
     add_run_command(program, action);
     add_control_commands(program, action);
+    add_trace_command(program, action);
     add_wait_command(program, action);
+    add_report_command(program, action);
     add_history_command(program, action);
     add_usage_command(program, action);
     add_web_command(program, action);

@@ -36,6 +36,8 @@ void add_wait_command(CLI::App& program, Action& action);
 void add_history_command(CLI::App& program, Action& action);
 void add_usage_command(CLI::App& program, Action& action);
 void add_web_command(CLI::App& program, Action& action);
+void add_trace_command(CLI::App& program, Action& action);
+void add_report_command(CLI::App& program, Action& action);
 void add_forecast_command(CLI::App& program, Action& action);
 void add_kernel_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);

@@ -38,6 +38,7 @@ public:
             if (const auto* a = std::get_if<action::Grant>(&action)) granted(*a);
             if (const auto* a = std::get_if<action::Yield>(&action)) here(a->client).asked = true;
             if (const auto* a = std::get_if<action::Revoke>(&action)) here(a->client).asked = true;
+            if (const auto* a = std::get_if<action::Wait>(&action)) waits(here(a->client), a->reason);
         }
         answering_.acted(actions, now_);
         for (const Client* client : engine.clients()) look_at(*client, engine);
@@ -48,7 +49,9 @@ public:
     void finish() {
         for (auto& [client, present] : present_) {
             if (present.running) end_segment(client, true);
+            waits(present, WaitReason::kNothing);
         }
+        run_.end = now_;
         run_.answering = answering_.until(now_);
         std::vector<std::pair<Instant, std::int64_t>> changes;
         for (std::size_t i = 0; i < run_.jobs.size(); ++i) {
@@ -83,6 +86,8 @@ private:
         bool holds = false;
         LaneId lane = kNoLane;
         Instant since;
+        WaitReason waits_for = WaitReason::kNothing;
+        Instant waits_since;
     };
 
     Present& here(ClientId client) { return present_[client]; }
@@ -98,6 +103,7 @@ private:
         job.user = e.user;
         run_.jobs.push_back(job);
         run_.numbers.push_back(static_cast<std::uint32_t>(number_));
+        run_.waits.emplace_back();
         JobResult result;
         result.arrival = now_;
         run_.result.jobs.push_back(result);
@@ -132,10 +138,19 @@ private:
         client.since = now_;
     }
 
+    /// From now on it waits for this.
+    void waits(Present& client, WaitReason reason) {
+        if (client.waits_for != WaitReason::kNothing)
+            run_.waits[client.index][client.waits_for] += now_ - client.waits_since;
+        client.waits_for = reason;
+        client.waits_since = now_;
+    }
+
     void requests(ClientId id, std::uint32_t in_flight) { answering_.requests(here(id).index, in_flight, now_); }
 
     void gone(ClientId id, Outcome outcome) {
         end_segment(id, true);
+        waits(here(id), WaitReason::kNothing);
         requests(id, 0);
         JobResult& result = run_.result.jobs[here(id).index];
         result.end = now_;
