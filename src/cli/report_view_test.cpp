@@ -24,7 +24,7 @@ sim::RecordedRun three_clients() {
     }
     run.numbers = {3, 3, 4};
     run.waits = {
-        {{WaitReason::kTurn, seconds(20)}}, {{WaitReason::kTurn, seconds(10)}, {WaitReason::kMemory, seconds(10)}}, {}};
+        {{WaitReason::kTurn, seconds(20)}}, {{WaitReason::kTurn, seconds(5)}, {WaitReason::kMemory, seconds(10)}}, {}};
     run.waits[2] = {{WaitReason::kPaused, seconds(50)}, {WaitReason::kTurn, seconds(25)}};
     run.segments = {{ClientId{0}, LaneId{0}, at(100), at(120)}, {ClientId{1}, LaneId{0}, at(120), at(150)}};
     run.end = at(200);
@@ -51,9 +51,9 @@ TEST(ReportView, OfAJobThatHasEndedIsTheSumOverItsClients) {
     EXPECT_EQ(format_report(report_of(3, status_now(), three_clients())),
               "night (job 3), ended with status 0\n"
               "command     python night.py\n"
-              "iterations  100, 1.00/s, 60 % of its speed alone\n"
-              "time        1m 40s, of which 50.0 s on the device (50 %, 2 turns) and 40.0 s waiting\n"
-              "waits       30.0 s for its turn, 10.0 s for memory\n"
+              "iterations  100, 1.00/s, 65 % of its speed alone\n"
+              "time        1m 40s, of which 50.0 s on the device (50 %, 2 turns) and 35.0 s waiting\n"
+              "waits       25.0 s for its turn, 10.0 s for memory\n"
               "memory      P 1.0 GiB, T 3.0 GiB\n"
               "memory time 0.0333 GiB·h; P and T of its own would have taken 0.167 GiB·h: sharing saved 80 %\n");
 }
@@ -76,8 +76,8 @@ TEST(ReportView, IsThisJson) {
         report_json(report_of(3, status_now(), three_clients())).dump(),
         R"({"command":"python night.py","device_s":50.0,"ephemeral_bytes":3221225472,"exit_status":0,"iterations":100,)"
         R"("iterations_per_s":1.0,"job":3,"memory_time_alone_gib_s":600.0,"memory_time_gib_s":120.0,"name":"night",)"
-        R"("of_alone":0.6,"persistent_bytes":1073741824,"schema_version":1,"state":"ended","turns":2,"waited_s":40.0,)"
-        R"("waits_s":{"memory":10.0,"turn":30.0},"wall_s":100.0})");
+        R"("of_alone":0.65,"persistent_bytes":1073741824,"schema_version":1,"state":"ended","turns":2,"waited_s":35.0,)"
+        R"("waits_s":{"memory":10.0,"turn":25.0},"wall_s":100.0})");
 }
 
 TEST(ReportView, AJobIsFoundByNumberOrName) {

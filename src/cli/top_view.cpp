@@ -19,6 +19,7 @@ constexpr int kBarWidth = 10;
 constexpr int kNameMax = 24;
 constexpr int kNameMin = 8;
 constexpr int kWhyMin = 10;  ///< less would say nothing
+constexpr int kWidthForWords = 110;
 
 struct Row {
     JobCells cells;
@@ -89,9 +90,11 @@ Line keys_line(const TopOptions& options, const std::string& position) {
                                                                        {"l left", SortKey::kLeft},
                                                                        {"m memory", SortKey::kMemory},
                                                                        {"j job", SortKey::kJob}}};
+    const bool whole = options.width >= kWidthForWords;
     for (const auto& [text, key] : kKeys) {
         line.add(" ");
-        line.add(text, key == options.sort ? Style::kBold : Style::kDim);
+        line.add(whole ? std::string_view(text) : std::string_view(text, 1),
+                 key == options.sort ? Style::kBold : Style::kDim);
     }
     if (!position.empty()) line.add("   " + position);
     return std::move(line).take();
@@ -111,13 +114,14 @@ std::vector<Line> help_lines(const TopOptions& options) {
         "  p           pause it after its current iteration, or resume it",
         "  k           end it (SIGTERM); asks first",
         "  + -         raise or lower its priority",
-        "/             show only jobs with a text in number, name, user or state; Esc: all",
-        "s i w l m j   sort by share, iterations/s, time waited, time left, memory, job",
+        "/             show only jobs whose number, name, user or state has a text",
+        "Esc           show all jobs, choose none",
+        "s i w l m j   sort by share, iterations/s, waited, left, memory, job",
         "Ctrl-L        draw the screen anew",
         "q             quit",
         "",
         "device        share of the time with a turn, one column for each update",
-        "memory        signs are jobs (their P), = lanes (T), + other reservations, . free",
+        "memory        letters: P of jobs, = lanes (T), + other reservations, . free",
         "turns         who had the device in the last 10 s, by share of each update",
         "ALONE         share of its speed alone: of the time in which it did not wait",
         "SHARE         share of the time inside its iterations",

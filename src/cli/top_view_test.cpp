@@ -92,7 +92,7 @@ TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
     EXPECT_EQ(lines[8], "      100 iterations");
     EXPECT_EQ(lines[9], "b   2 resnet2  ada     0 waiting    20.0   0 %  10.0 s  20 % 64.0 MiB  256 MiB");
     EXPECT_EQ(lines[10], "      #####..... 200/~400    waits for its turn, after vae (job 1)");
-    EXPECT_EQ(lines[23], "q quit  h help  p pause  k kill  +- priority  / filter  sort: s share i it/s w ~");
+    EXPECT_EQ(lines[23], "q quit  h help  p pause  k kill  +- priority  / filter  sort: s i w l m j");
 }
 
 TEST(TopView, OnAWideScreenItTakesOne) {
@@ -158,6 +158,11 @@ TEST(TopView, JobsHaveSignsThatComeAgain) {
     EXPECT_EQ(sign_of(62), '9');
     EXPECT_EQ(sign_of(63), 'a');
     EXPECT_EQ(sign_of(0), '9');
+}
+
+TEST(TopView, TheHelpIsNotCutOff) {
+    for (const std::string& line : shown_on(status_with(1), {.unicode = false, .mode = TopMode::kHelp}))
+        EXPECT_FALSE(line.ends_with("~") || width_of(line) > 78) << line;
 }
 
 TEST(TopView, FiltersByWhatARowShows) {

@@ -91,13 +91,15 @@ struct Part {
     double whole_s() const { return static_cast<double>(job.iterations) * (job.iteration_time + job.think).seconds(); }
 };
 
-/// The mean time of an iteration, from two counts. The client's own has the first iterations in it, which say little about
-/// the others. The engine's has the pauses of which the service hears late.
+/// The mean time of an iteration, from two counts. The engine's has hand-overs in it, as it should, but also the part of
+/// pauses of which the service hears late. The client's own has neither, but has the first iterations, which say little
+/// about the others.
 Duration iteration_time_of(const Activity& activity) {
     const auto iterations = static_cast<std::int64_t>(activity.iterations);
     const Duration by_client = iterations > 0 ? activity.busy / iterations : Duration{};
-    if (activity.iteration_time.ns <= 0 || by_client.ns <= 0) return std::max(activity.iteration_time, by_client);
-    return std::min(activity.iteration_time, by_client);
+    if (activity.iteration_time.ns <= 0) return by_client;
+    const bool pauses = activity.idle.ns > 0 && by_client.ns > 0;
+    return pauses ? std::min(activity.iteration_time, by_client) : activity.iteration_time;
 }
 
 /// Host time between iterations. What would hardly matter would only cost events.

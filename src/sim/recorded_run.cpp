@@ -38,7 +38,6 @@ public:
             if (const auto* a = std::get_if<action::Grant>(&action)) granted(*a);
             if (const auto* a = std::get_if<action::Yield>(&action)) here(a->client).asked = true;
             if (const auto* a = std::get_if<action::Revoke>(&action)) here(a->client).asked = true;
-            if (const auto* a = std::get_if<action::Wait>(&action)) waits(here(a->client), a->reason);
         }
         answering_.acted(actions, now_);
         for (const Client* client : engine.clients()) look_at(*client, engine);
@@ -159,7 +158,8 @@ private:
     }
 
     void look_at(const Client& client, const Engine& engine) {
-        const Present& present = here(client.facts.id);
+        Present& present = here(client.facts.id);
+        waits(present, engine.why_waits(client).first);  // the trace itself does not tell each wait for a turn
         SimulatedJob& job = run_.jobs[present.index];
         job.persistent = client.facts.persistent;
         job.ephemeral = client.facts.ephemeral;

@@ -259,8 +259,9 @@ struct Picture {
     int add_legend(int y);
 };
 
-/// Adds the name if there is room, else its first word if there is room for that, else nothing.
+/// Adds the name to a row of several jobs if there is room, else its first word if there is room for that, else nothing.
 void Picture::add_label(std::string_view name, const Run& place) {
+    if (options.by_job) return;  // the row has it
     const double room = place.right - place.left - 8;
     if (text_width(name) > room) name = name.substr(0, name.find(' '));
     if (name.empty() || text_width(name) > room || place.bottom - place.top < kLabelHeight) return;
@@ -338,6 +339,7 @@ void Picture::stack(std::span<const TimelineTurn> narrow, const Band& band, std:
         }
     }
     const auto shares_max = static_cast<std::size_t>(band.height / kSharePixels);
+    const int least = options.by_job ? 3 : 1;  // pixels that can be seen
     edges.back() = std::max(right, left + 1);  // even a very short lone turn is visible
     for (std::size_t i = 0; i < columns.size(); ++i) {
         const int bottom = band.top + band.height;
@@ -345,11 +347,11 @@ void Picture::stack(std::span<const TimelineTurn> narrow, const Band& band, std:
         int low = bottom;
         for (const auto& [job, share] : shares_drawn(columns[i], recent, shares_max, jobs.size() + kOthers)) {
             sum += share;
-            const int high = bottom - std::max(1, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
+            const int high = bottom - std::max(least, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
             areas[job].add_run({edges[i], edges[i + 1], high, low});
             low = high;
         }
-        has_stacks |= columns[i].size() > 1 || extra(narrow.front().job);
+        has_stacks |= options.by_job || columns[i].size() > 1 || extra(narrow.front().job);
     }
 }
 

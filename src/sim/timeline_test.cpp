@@ -249,7 +249,7 @@ TEST(TimelineSvg, EscapesNames) {
     const std::string svg = timeline_svg(panels, jobs);
     EXPECT_TRUE(is_well_formed(svg));
     EXPECT_EQ(svg.find("<b>"), std::string::npos);
-    EXPECT_EQ(count_of(svg, "&lt;b&gt;&amp;&quot;x&quot; &lt;/b&gt;"), 2u);  // label and tooltip
+    EXPECT_EQ(count_of(svg, "&lt;b&gt;&amp;&quot;x&quot; &lt;/b&gt;"), 3u);  // label, tooltip, legend
     EXPECT_NE(svg.find("1 &lt; 2 &amp; &quot;3&quot;"), std::string::npos);
 }
 
