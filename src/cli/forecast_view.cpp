@@ -37,7 +37,7 @@ std::string remarks_on(const Forecast& forecast) {
     };
     std::string text;
     if (any_is(Outlook::kRunsOn)) text += "A job whose length is not known is taken to run on.\n";
-    if (any_is(Outlook::kNew)) text += "A job of which nothing is known yet is left out.\n";
+    if (any_is(Outlook::kNew)) text += "A job that has run only its first iterations is left out: they say little.\n";
     if (any_is(Outlook::kAside)) text += "A job that takes no turns now is left out.\n";
     const bool blocked = any([](const Forecast::Job& job) {
         return has_length(job.outlook) && std::ranges::any_of(job.left, [](const auto& left) { return !left; });

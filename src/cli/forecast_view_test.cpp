@@ -36,7 +36,7 @@ TEST(ForecastView, IsATable) {
               "     mean                   -      45.0 s\n"
               "\n"
               "A job whose length is not known is taken to run on.\n"
-              "A job of which nothing is known yet is left out.\n"
+              "A job that has run only its first iterations is left out: they say little.\n"
               "A job that takes no turns now is left out.\n"
               "-: others keep the job from ending.\n");
     EXPECT_EQ(format_forecast({}), "no jobs\n");

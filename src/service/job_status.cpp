@@ -83,7 +83,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.left = time_left(client, session, at);
     activity.busy = {within_reason(busy_ns)};
     activity.attained = attained_by(client, session, busy_ns);
-    activity.iteration_time = client.facts.iteration_time;
+    const bool has_shown_more = client.facts.iterations_done > client.profile_iterations;
+    if (has_shown_more || client.iteration_time_stated) activity.iteration_time = client.facts.iteration_time;
     activity.idle = client.facts.idle;
     if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
     activity.waited = session.waited + activity.waiting_now;

@@ -21,7 +21,7 @@ enum class Outlook : std::uint8_t {
     kStated,  ///< it has said how long it is
     kPast,    ///< as long as an earlier run of its command
     kRunsOn,  ///< its length is not known: it is taken to run on
-    kNew,     ///< nothing is known yet, not even the time of an iteration: left out
+    kNew,     ///< it has run no more than its first iterations, which say little about the others: left out
     kAside,   ///< it takes no turns now (paused, unshared): left out
 };
 /// As in the JSON: "stated", "history", "runs-on", "new", "aside".
