@@ -25,8 +25,8 @@ constexpr double kTurnsMost = 10'000;
 /// A job ends in so many times the time that all work takes, or others keep it from ending.
 constexpr double kPatience = 10;
 
-/// So many may take far longer than the others.
-constexpr std::uint64_t kFirstIterations = 2;
+/// Fewer say little: the first ones may take far longer than the others.
+constexpr std::uint64_t kIterationsEnough = 10;
 
 /// What a client did before the simulation begins.
 struct Past {
@@ -100,7 +100,7 @@ struct Part {
 Duration iteration_time_of(const Activity& activity) {
     const auto iterations = static_cast<std::int64_t>(activity.iterations);
     const Duration by_client = iterations > 0 ? activity.busy / iterations : Duration{};
-    if (activity.iteration_time.ns <= 0) return activity.iterations > kFirstIterations ? by_client : Duration{};
+    if (activity.iteration_time.ns <= 0) return activity.iterations >= kIterationsEnough ? by_client : Duration{};
     const bool pauses = activity.idle.ns > 0 && by_client.ns > 0;
     return pauses ? std::min(activity.iteration_time, by_client) : activity.iteration_time;
 }

@@ -74,7 +74,7 @@ struct Activity {
     std::optional<Duration> left;  ///< estimated wall time that it still needs
     Duration busy;                 ///< inside iterations, by its own count; earlier services included
     Duration attained;             ///< on the device, by the engine's count
-    Duration iteration_time;       ///< mean time on the device, without the first ones, or as stated; 0: not known
+    Duration iteration_time;       ///< mean on the device, if it has run enough; else of an earlier run, or as stated
     Duration idle;                 ///< time in which it did not want to run, as far as the engine knows
     Duration waited;
     Duration waiting_now;
