@@ -16,6 +16,7 @@
 #include "cli/service_link.h"
 #include "os/file.h"
 #include "os/places.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
