@@ -147,7 +147,7 @@ def ends_are_forecast(reader, _line):
 def a_job_is_accounted_for(reader, line):
     reader.is_at_work()
     said = yield {}
-    expect("running" in said.text and "waits " in said.text and "memory time" in said.text, "it prints: " + said.text)
+    expect(said.text.startswith("night (job ") and "\nwaits " in said.text and "\nmemory time " in said.text, "it prints: " + said.text)
     expect("waits_s" in reader.types("salus report night --json").json(), "it has no waits by reason")
     if "after its end" in line.comment:
         reader.has_run()
