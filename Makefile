@@ -101,6 +101,7 @@ bench: build torch
 	@bench/torch
 	@bench/evaluate
 	@bench/predict
+	@bench/forecast
 
 format: setup
 	@clang-format -i $(SOURCES)

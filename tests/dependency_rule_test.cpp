@@ -21,7 +21,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"policies", {"base", "core"}},
     {"attachment", {"base", "wire"}},
     {"shell", {"base", "core", "wire"}},
-    {"sim", {"base", "core", "policies", "shell", "attachment", "wire"}},
+    {"sim", {"base", "core", "policies", "shell", "status", "attachment", "wire"}},
     {"status", {"base", "core"}},
     {"os", {"base"}},
     {"wire", {"base", "os"}},

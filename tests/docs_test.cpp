@@ -67,6 +67,7 @@ TEST(Docs, EveryKeyOfAJobIsExplainedAndNoOther) {
     job.end = {1, 0};
     job.user = kRoot;
     job.start_wait.emplace();
+    job.past.emplace();
     Activity& activity = job.activity.emplace();
     activity.wait.behind = Wait::Behind{"a", 1};
     activity.wait.user_jobs_max = 1;

@@ -9,10 +9,13 @@ void add_commands(CLI::App& program, Action& action) {
     program.require_subcommand(1);
     add_run_command(program, action);
     add_control_commands(program, action);
+    add_trace_command(program, action);
     add_wait_command(program, action);
+    add_report_command(program, action);
     add_history_command(program, action);
     add_usage_command(program, action);
     add_web_command(program, action);
+    add_forecast_command(program, action);
     add_kernel_command(program, action);
     add_doctor_command(program, action);
     add_bench_command(program, action);

@@ -1,12 +1,10 @@
-// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, trace, status, start,
-// reload, stop.
+// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, status, start, reload,
+// stop.
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -24,16 +22,11 @@
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
-#include "cli/trace_pieces.h"
 #include "os/clock.h"
-#include "os/file.h"
 #include "os/places.h"
 #include "os/socket.h"
 #include "os/trust.h"
 #include "os/user.h"
-#include "policies/table.h"
-#include "sim/recorded_run.h"
-#include "sim/timeline.h"
 #include "status/status.h"
 #include "wire/assignments.h"
 
@@ -65,15 +58,30 @@ int tell(const wire::Command& command, const std::string& done) {
     return 0;
 }
 
-Status status_or_fail() {
+Result<Status> status_with_users() {
     Result<Status> status = ask_status();
-    if (!status) throw Failure{status.error()};
+    if (!status) return status;
     for (auto* rows : {&status.value().jobs, &status.value().ended}) {
         for (JobStatus& row : *rows) {
             if (row.user != kNoUser) row.user_name = os::name_of_user(static_cast<std::uint32_t>(row.user));
         }
     }
+    return status;
+}
+
+Status status_or_fail() {
+    Result<Status> status = status_with_users();
+    if (!status) throw Failure{status.error()};
     return std::move(status).value();
+}
+
+TopAnswer serve_top(const std::optional<Pressed>& pressed) {
+    std::string said;
+    if (pressed && pressed->command) {
+        const Result<std::string> answer = ask_service(*pressed->command);
+        said = answer ? pressed->done : answer.error();
+    }
+    return {status_with_users(), said};
 }
 
 void set_policy(const std::string& name) {
@@ -143,57 +151,6 @@ int show_log(const std::string& which, std::optional<std::int64_t> lines, bool f
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------- trace
-
-/// As the service shows it to users who cannot read its files.
-std::string copy_whole_trace() {
-    Result<std::string> copy = copy_trace();
-    if (!copy) throw Failure{copy.error()};
-    if (!begins_a_trace(copy.value())) throw Failure{kBeginningIsGone};
-    return std::move(copy).value();
-}
-
-/// Of the service that runs, or of the one that wrote this older file.
-std::string read_trace(const std::string& from) {
-    std::string path = os::default_state_directory() + "/trace";
-    if (!from.empty()) {
-        const bool is_path = from.find('/') != std::string::npos || std::filesystem::exists(from);
-        path = is_path ? os::absolute_path(from) : os::default_state_directory() + "/" + from;
-    } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{})) {
-        const TraceStatus trace = trace_status_from(json::parse(answer.value(), nullptr, false));
-        if (!trace.path.empty()) path = trace.path;
-    }
-    const bool is_anothers = from.empty() && ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
-    return is_anothers ? copy_whole_trace() : read_whole_trace(path);
-}
-
-int replay(const std::string& text) {
-    const auto run = sim::read_recorded_run(text, find_policy, fallback_policy());
-    if (!run) throw Failure{run.error()};
-    const Replay& result = run.value().replay;
-    if (!result.difference.empty()) throw Failure{result.difference};
-    fmt::print("{} events, {} actions: identical\n", result.events, result.actions);
-    return 0;
-}
-
-int export_trace(const std::string& text, const std::string& path) {
-    const bool svg = path.ends_with(".svg");
-    if (!svg && !path.ends_with(".json")) throw UsageError{fmt::format("'{}' ends in neither .json nor .svg", path)};
-    auto run = sim::read_recorded_run(text, find_policy, fallback_policy());
-    if (!run) throw Failure{run.error()};
-    if (run.value().segments.empty()) throw Failure{"nothing has run yet"};
-    // Times from the first attachment on.
-    const Instant start = run.value().result.jobs.front().arrival;
-    for (sim::Segment& segment : run.value().segments) {
-        segment.start = {(segment.start - start).ns};
-        segment.end = {(segment.end - start).ns};
-    }
-    const std::vector<sim::Panel> panels = {{"salusd", run.value().segments, run.value().answering.since(start)}};
-    write_or_complain(
-        path, svg ? sim::timeline_svg(panels, run.value().jobs) : sim::timeline_chrome_json(panels, run.value().jobs));
-    return 0;
-}
-
 // -------------------------------------------------------------------------------------------------------- start, stop
 
 int start(const std::vector<std::string>& options) {
@@ -231,7 +188,6 @@ void add_control_commands(CLI::App& program, Action& action) {
         double interval_s = 1;
         std::optional<std::int64_t> lines;
         std::string text;
-        std::string from;
         std::vector<std::string> words;
     };
     const auto on = [&action](CLI::App* command, auto body) { command->callback([&action, body] { action = body; }); };
@@ -252,7 +208,7 @@ void add_control_commands(CLI::App& program, Action& action) {
     top->add_option("--interval", v->interval_s, "Seconds between updates")->capture_default_str();
     on(top, [v] {
         if (!(v->interval_s >= 0.1 && v->interval_s <= 60)) throw UsageError{"--interval must be from 0.1 to 60 seconds"};
-        return run_top([] { return ask_status(); }, v->interval_s);
+        return run_top(serve_top, v->interval_s);
     });
 
     CLI::App* status = add("status", "Show the state of the service");
@@ -298,15 +254,6 @@ void add_control_commands(CLI::App& program, Action& action) {
     logs->add_flag("-f,--follow", v->flag, "Follow the output until the job ends");
     logs->add_option("-n,--lines", v->lines, "Begin with the last N lines")->type_name("N");
     on(logs, [v] { return show_log(v->text, v->lines, v->flag); });
-
-    CLI::App* trace = add("trace", "Write the trace as a timeline (.json for Perfetto, or .svg), or replay it");
-    trace->add_option("file", v->text, "File to write");
-    trace->add_option("--from", v->from, "An older trace, such as trace.1, that of the last service")->type_name("TRACE");
-    trace->add_flag("--replay", v->flag, "Replay the recorded events; fail if the engine's decisions differ");
-    on(trace, [v] {
-        if (v->flag == !v->text.empty()) throw UsageError{"trace: give either a file or --replay"};
-        return v->flag ? replay(read_trace(v->from)) : export_trace(read_trace(v->from), v->text);
-    });
 
     CLI::App* begin = add("start", "Start a service");
     begin->add_option("options", v->words, "Options of salusd, after --");

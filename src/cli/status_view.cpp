@@ -77,6 +77,7 @@ Rate average_rate(const JobStatus& job) {
     if (!older) rate.iterations_per_s = static_cast<double>(news) / attached_s;
     const double used_s = std::max(activity.attained.seconds(), older ? 0.0 : busy_s);
     rate.share = std::clamp(used_s / attached_s, 0.0, 1.0);
+    rate.of_alone = std::clamp(1 - activity.waited.seconds() / attached_s, 0.0, 1.0);
     return rate;
 }
 
@@ -114,17 +115,21 @@ void Rates::update(const Status& status) {
         if (!job.activity) continue;
         const auto iterations = static_cast<double>(job.activity->iterations);
         const double busy_s = job.activity->busy.seconds();
+        const double waited_s = job.activity->waited.seconds();
         const auto before = jobs_.find(key_of(job));
         Gauges& now = jobs[key_of(job)];
         if (before == jobs_.end()) {
             const Rate average = average_rate(job);
-            now = {{now_s, iterations, average.iterations_per_s}, {now_s, busy_s, average.share}};
+            now = {{now_s, iterations, average.iterations_per_s},
+                   {now_s, busy_s, average.share},
+                   {now_s, waited_s, average.of_alone ? std::optional(1 - *average.of_alone) : std::nullopt}};
             continue;
         }
         now = before->second;
         const bool runs = job.state == JobState::kRunning;
         now.iterations.read(now_s, iterations, runs);
         now.busy.read(now_s, busy_s, runs);
+        now.waited.read(now_s, waited_s);
         if (const double since = now_s - now.iterations.at_s; since > 0 && now.iterations.per_s)
             now.iterations.per_s = std::min(*now.iterations.per_s, 1 / since);
         if (now.busy.per_s) now.busy.per_s = std::min(*now.busy.per_s, 1.0);
@@ -135,7 +140,9 @@ void Rates::update(const Status& status) {
 Rate Rates::of(const JobStatus& job) const {
     const auto found = jobs_.find(key_of(job));
     if (found == jobs_.end()) return {};
-    return {found->second.iterations.per_s, found->second.busy.per_s};
+    const auto& [iterations, busy, waited] = found->second;
+    const auto of_alone = waited.per_s ? std::optional(std::clamp(1 - *waited.per_s, 0.0, 1.0)) : std::nullopt;
+    return {iterations.per_s, busy.per_s, of_alone};
 }
 
 // -------------------------------------------------------------------------------------------------------------- jobs
@@ -207,6 +214,10 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
                                          : printable(job.user_name);
     cells.elapsed = format_seconds(job.elapsed.seconds());
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
+    // A job that is kept from running by its user, or itself, says nothing about what sharing costs.
+    const bool runs_freely =
+        job.state == JobState::kRunning || job.state == JobState::kWaiting || job.state == JobState::kIdle;
+    cells.of_alone = rate.of_alone && runs_freely ? fmt::format("{:.0f} %", 100 * *rate.of_alone) : kMissing;
     cells.share = rate.share ? fmt::format("{:.0f} %", 100 * *rate.share) : kMissing;
     cells.priority = cells.weight = cells.client_class = cells.lane = cells.iterations = cells.left = cells.persistent =
         cells.ephemeral = cells.waited = kMissing;

@@ -29,6 +29,9 @@ std::string format_rate(double per_s);
 struct Rate {
     std::optional<double> iterations_per_s;
     std::optional<double> share;  ///< share of time inside its iterations: 0 to 1
+    /// Share of its speed alone: of the time in which it did not wait. How clients that run beside each other slow each
+    /// other down is not in it.
+    std::optional<double> of_alone;
 };
 
 /// Since it was attached.
@@ -56,6 +59,7 @@ private:
     struct Gauges {
         Gauge iterations;
         Gauge busy;
+        Gauge waited;
     };
     using Key = std::array<std::int64_t, 3>;
     static Key key_of(const JobStatus& job);
@@ -74,7 +78,8 @@ std::string start_wait_text(const StartWait& wait);
 
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {
-    std::string job, name, user, client_class, priority, weight, state, lane, rate, left, share, persistent, ephemeral;
+    std::string job, name, user, client_class, priority, weight, state, lane, rate, of_alone, left, share, persistent,
+        ephemeral;
     std::string elapsed, waited, pid;
     std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
     std::string why;         ///< wait_text(), and for how long if that is long; its requests; why it has its class

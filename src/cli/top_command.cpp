@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,7 @@
 #include "cli/columns.h"
 #include "cli/commands.h"
 #include "cli/status_view.h"
+#include "cli/top_keys.h"
 #include "cli/top_view.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
@@ -38,8 +40,6 @@
 
 namespace salus::cli {
 namespace {
-
-using Ask = std::function<Result<Status>()>;
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -87,7 +87,7 @@ private:
 /// Asks the service in a thread of its own, so that a hanging service does not block us.
 class Asker {
 public:
-    explicit Asker(Ask ask) : shared_(std::make_shared<Shared>()) {
+    explicit Asker(TopService ask) : shared_(std::make_shared<Shared>()) {
         shared_->ask = std::move(ask);
         shared_->ready = os::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!shared_->ready) throw Failure{fmt::format("eventfd: {}", std::strerror(errno))};
@@ -112,15 +112,16 @@ public:
     /// Readable when there is an answer.
     int descriptor() const { return shared_->ready.get(); }
     /// False: the last question is still open.
-    bool ask() {
+    bool ask(std::optional<Pressed> order = {}) {
         const std::lock_guard lock(shared_->mutex);
         if (shared_->asked) return false;
         shared_->asked = true;
+        shared_->order = std::move(order);
         shared_->changed.notify_all();
         return true;
     }
     /// Throws what `ask` threw.
-    std::optional<Result<Status>> answer() {
+    std::optional<TopAnswer> answer() {
         std::uint64_t count = 0;
         [[maybe_unused]] const ssize_t got = ::read(shared_->ready.get(), &count, sizeof count);
         const std::lock_guard lock(shared_->mutex);
@@ -130,14 +131,15 @@ public:
 
 private:
     struct Shared {
-        Ask ask;
+        TopService ask;
         os::Descriptor ready;
         std::mutex mutex;
         std::condition_variable changed;
         bool asked = false;
+        std::optional<Pressed> order;
         bool ending = false;
         bool ended = false;
-        std::optional<Result<Status>> answer;
+        std::optional<TopAnswer> answer;
         std::exception_ptr failure;
 
         void run() {
@@ -145,11 +147,12 @@ private:
             for (;;) {
                 changed.wait(lock, [&] { return asked || ending; });
                 if (ending) break;
+                const std::optional<Pressed> ordered = std::exchange(order, std::nullopt);
                 lock.unlock();
-                std::optional<Result<Status>> got;
+                std::optional<TopAnswer> got;
                 std::exception_ptr thrown;
                 try {
-                    got = ask();
+                    got = ask(ordered);
                 } catch (...) {
                     thrown = std::current_exception();
                 }
@@ -181,6 +184,7 @@ public:
         unicode_ = std::strcmp(::nl_langinfo(CODESET), "UTF-8") == 0;
         screen_ = ::newterm(nullptr, stdout, stdin);
         if (!screen_) complain_of_terminal();
+        ::set_escdelay(25);                 // Esc is a key of its own here
         static char move_cursor[] = "cup";  // without it, curses would garble the screen
         if (const char* found = ::tigetstr(move_cursor); !found || found == reinterpret_cast<const char*>(-1)) {
             ::endwin();
@@ -194,7 +198,9 @@ public:
         ::keypad(stdscr, true);
         ::nodelay(stdscr, true);
         ::curs_set(0);
-        coloured_ = ::has_colors() && ::start_color() == OK;
+        const char* no_colour = std::getenv("NO_COLOR");
+        const bool may_colour = !no_colour || *no_colour == '\0';
+        coloured_ = may_colour && ::has_colors() && ::start_color() == OK;
         if (!coloured_) return;
         const short background = ::use_default_colors() == OK ? -1 : COLOR_BLACK;
         for (const auto& [pair, colour] : kColours) ::init_pair(pair, colour, background);
@@ -210,8 +216,21 @@ public:
     bool unicode() const { return unicode_; }
     int width() const { return getmaxx(stdscr); }
     int height() const { return getmaxy(stdscr); }
-    /// ERR: none.
-    int key() { return ::wgetch(stdscr); }
+    /// As in top_keys.h; nothing: no key was pressed.
+    std::optional<int> key() {
+        switch (const int key = ::wgetch(stdscr)) {
+            case ERR: return std::nullopt;
+            case KEY_UP: return kKeyUp;
+            case KEY_DOWN: return kKeyDown;
+            case KEY_PPAGE: return kKeyPageUp;
+            case KEY_NPAGE: return kKeyPageDown;
+            case KEY_HOME: return kKeyHome;
+            case KEY_END: return kKeyEnd;
+            case KEY_BACKSPACE: return kKeyBackspace;
+            case KEY_ENTER: return kKeyEnter;
+            default: return key;
+        }
+    }
 
     void show(const std::vector<Line>& lines) {
         ::werase(stdscr);
@@ -228,9 +247,13 @@ public:
     }
 
 private:
-    static constexpr short kGreen = 1, kYellow = 2, kRed = 3, kCyan = 4;
-    static constexpr std::array<std::pair<short, short>, 4> kColours = {
-        {{kGreen, COLOR_GREEN}, {kYellow, COLOR_YELLOW}, {kRed, COLOR_RED}, {kCyan, COLOR_CYAN}}};
+    static constexpr short kGreen = 1, kYellow = 2, kRed = 3, kCyan = 4, kMagenta = 5, kBlue = 6;
+    static constexpr std::array<std::pair<short, short>, 6> kColours = {{{kGreen, COLOR_GREEN},
+                                                                         {kYellow, COLOR_YELLOW},
+                                                                         {kRed, COLOR_RED},
+                                                                         {kCyan, COLOR_CYAN},
+                                                                         {kMagenta, COLOR_MAGENTA},
+                                                                         {kBlue, COLOR_BLUE}}};
 
     [[noreturn]] static void complain_of_terminal() {
         const char* name = std::getenv("TERM");
@@ -256,6 +279,11 @@ private:
             case Style::kBar: return {A_NORMAL, colour(kCyan)};
             case Style::kHeader: return {A_REVERSE, 0};
             case Style::kSorted: return {A_REVERSE | A_BOLD, colour(kCyan)};
+            case Style::kJob1: return {A_BOLD, colour(kGreen)};
+            case Style::kJob2: return {A_BOLD, colour(kYellow)};
+            case Style::kJob3: return {A_BOLD, colour(kMagenta)};
+            case Style::kJob4: return {A_BOLD, colour(kCyan)};
+            case Style::kJob5: return {A_BOLD, colour(kBlue)};
         }
         return {A_NORMAL, 0};
     }
@@ -285,7 +313,7 @@ private:
 
 class Top {
 public:
-    Top(const Ask& ask, double interval_s) : asker_(ask), interval_(seconds_of(interval_s)) {
+    Top(const TopService& ask, double interval_s) : asker_(ask), interval_(seconds_of(interval_s)) {
         options_.unicode = terminal_.unicode();
     }
 
@@ -303,19 +331,24 @@ private:
     void look() {
         const Instant now = os::now();
         next_ = now + interval_;
-        if (asker_.ask()) asked_at_ = now;
-        else if (now - asked_at_ >= kPatience) trouble_ = "the service does not answer; still trying";
+        if (asker_.ask(orders_.empty() ? std::nullopt : std::optional(orders_.front()))) {
+            asked_at_ = now;
+            if (!orders_.empty()) orders_.pop_front();
+        } else if (now - asked_at_ >= kPatience) trouble_ = "the service does not answer; still trying";
     }
 
     void take_answer() {
         auto answer = asker_.answer();
         if (!answer) return;
-        if (!*answer) {
-            trouble_ = answer->error() + "; still trying";
+        if (!orders_.empty()) next_ = os::now();
+        if (!answer->said.empty()) options_.said = answer->said;
+        if (!answer->status) {
+            trouble_ = answer->status.error() + "; still trying";
             return;
         }
-        status_ = std::move(*answer).value();
+        status_ = std::move(answer->status).value();
         rates_.update(*status_);
+        history_.update(*status_);
         trouble_.clear();
     }
 
@@ -323,7 +356,7 @@ private:
         options_.width = terminal_.width();
         options_.height = terminal_.height();
         if (!trouble_.empty()) terminal_.show(trouble_lines(trouble_, options_));
-        else if (status_) terminal_.show(top_lines(*status_, rates_, options_));
+        else if (status_) terminal_.show(top_lines(*status_, rates_, history_, options_));
     }
 
     /// Waits until there is something to do. False: the user quits, or the terminal is gone.
@@ -333,9 +366,9 @@ private:
         const std::uint32_t ready = os::readable_of(watched, left, &signals_.open_mask());
         if ((ready & 2) != 0) take_answer();
         bool any = false;
-        for (int key = terminal_.key(); key != ERR; key = terminal_.key()) {  // also updates the size of the screen
+        while (const auto key = terminal_.key()) {  // also updates the size of the screen
             any = true;
-            if (!act_on(key)) return false;
+            if (!act_on(*key)) return false;
         }
         const bool silent = (ready & 1) != 0 && !any;  // readable, but nothing to read: the terminal is gone
         silences_ = silent ? silences_ + 1 : 0;
@@ -343,27 +376,13 @@ private:
     }
 
     bool act_on(int key) {
-        switch (key) {
-            case 'q':
-            case 'Q': return false;
-            case 's': sort_by(SortKey::kShare); break;
-            case 'i': sort_by(SortKey::kIterations); break;
-            case 'w': sort_by(SortKey::kWaiting); break;
-            case 'j': sort_by(SortKey::kJob); break;
-            case KEY_UP: --options_.first; break;
-            case KEY_DOWN: ++options_.first; break;
-            case KEY_PPAGE: options_.first -= options_.height / 2; break;
-            case KEY_NPAGE: options_.first += options_.height / 2; break;
-            case KEY_HOME: options_.first = 0; break;
-            case 'L' - '@': ::clearok(stdscr, true); break;  // Ctrl-L: redraws the whole screen
-            default: break;
+        if (key == 'L' - '@') ::clearok(stdscr, true);  // Ctrl-L: redraws the whole screen
+        const Pressed pressed = press(key, status_.value_or(Status{}), rates_, options_);
+        if (pressed.command) {
+            orders_.push_back(pressed);
+            next_ = os::now();
         }
-        return true;
-    }
-
-    void sort_by(SortKey key) {
-        options_.sort = key;
-        options_.first = 0;
+        return !pressed.quits;
     }
 
     static constexpr Duration kPatience = seconds(3);
@@ -377,6 +396,8 @@ private:
     Instant asked_at_;
     TopOptions options_;
     Rates rates_;
+    TopHistory history_;
+    std::deque<Pressed> orders_;  ///< not passed on yet
     std::optional<Status> status_;
     std::string trouble_;
     int silences_ = 0;
@@ -384,11 +405,11 @@ private:
 
 }  // namespace
 
-int run_top(const Ask& ask, double interval_s) {
+int run_top(const TopService& service, double interval_s) {
     if (::isatty(STDOUT_FILENO) != 1 || ::isatty(STDIN_FILENO) != 1)
         throw UsageError{"top: needs a terminal; salus ps lists jobs anywhere"};
     try {
-        const int signal = Top(ask, interval_s).run();
+        const int signal = Top(service, interval_s).run();
         return signal == 0 || signal == SIGINT ? 0 : 128 + signal;  // Ctrl-C also quits normally
     } catch (...) {
         throw;  // an uncaught exception would not unwind, and leave the terminal in curses' state

@@ -23,6 +23,8 @@ JobStatus job_of(std::uint32_t id, const std::string& name, JobState state, std:
     job.job = id;
     job.client = ClientId{id};
     job.name = name;
+    job.user = UserId{1000};
+    job.user_name = "ada";
     job.state = state;
     job.attached = seconds(10);
     job.activity = activity;
@@ -72,33 +74,109 @@ std::vector<std::string> text_of(const std::vector<Line>& lines, int width) {
 std::vector<std::string> shown_on(const Status& status, TopOptions options) {
     Rates rates;
     rates.update(status);
-    return text_of(top_lines(status, rates, options), options.width);
+    TopHistory history;
+    history.update(status);
+    return text_of(top_lines(status, rates, history, options), options.width);
 }
 
 TEST(TopView, InEightyColumnsAJobTakesTwoLines) {
     const auto lines = shown_on(status_with(2), {.unicode = false});
     ASSERT_EQ(lines.size(), 24u);
     EXPECT_EQ(lines[0], "Salus   fair on host   up 60.0 s   2 jobs: 1 running, 1 waiting");
-    EXPECT_EQ(lines[1], "memory  ########......................  25 %  1.0 GiB of 4.0 GiB reserved");
-    EXPECT_EQ(lines[2], "lanes   0: 256 MiB vae (job 1)");
-    EXPECT_EQ(lines[3], "turns   -/s   switches -/s, 50 so far   page-outs 0");
-    EXPECT_EQ(lines[5], "JOB NAME     STATE     LANE  IT/S    LEFT SHARE        P        T  WAITED");
-    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0       -  10 % 64.0 MiB  256 MiB  10.0 s");
-    EXPECT_EQ(lines[7], "    100 iterations");
-    EXPECT_EQ(lines[8], "  2 resnet2  waiting      0  20.0  10.0 s  20 % 64.0 MiB  256 MiB  20.0 s");
-    EXPECT_EQ(lines[9], "    #####..... 200/~400    waits for its turn, after vae (job 1)");
-    EXPECT_EQ(lines[23], "q quit   sort by:  s share  i iterations  w waiting  j job");
+    EXPECT_EQ(lines[1], "device                                 - % in turns");
+    EXPECT_EQ(lines[2], "memory  b==++++.....................  25 %  1.0 GiB of 4.0 GiB, lanes save 256 ~");
+    EXPECT_EQ(lines[3], "turns                                10 s  -/s, - switches/s, 0 page-outs");
+    EXPECT_EQ(lines[4], "lanes   0: 256 MiB vae (job 1)");
+    EXPECT_EQ(lines[6], "  JOB NAME     USER  PRI STATE      IT/S ALONE    LEFT SHARE        P        T");
+    EXPECT_EQ(lines[7], "a   1 vae      ada     0 running    10.0   0 %       -  10 % 64.0 MiB  256 MiB");
+    EXPECT_EQ(lines[8], "      100 iterations");
+    EXPECT_EQ(lines[9], "b   2 resnet2  ada     0 waiting    20.0   0 %  10.0 s  20 % 64.0 MiB  256 MiB");
+    EXPECT_EQ(lines[10], "      #####..... 200/~400    waits for its turn, after vae (job 1)");
+    EXPECT_EQ(lines[23], "q quit  h help  p pause  k kill  +- priority  / filter  sort: s i w l m j");
 }
 
 TEST(TopView, OnAWideScreenItTakesOne) {
-    const auto lines = shown_on(status_with(2), {.width = 150, .height = 40});
+    const auto lines = shown_on(status_with(2), {.width = 170, .height = 40});
     ASSERT_EQ(lines.size(), 40u);
-    EXPECT_EQ(lines[5],
-              "JOB NAME     STATE     LANE  IT/S    LEFT SHARE        P        T  WAITED  PROGRESS               WHY");
-    EXPECT_EQ(lines[6], "  1 vae      running      0  10.0       -  10 % 64.0 MiB  256 MiB  10.0 s  100 iterations");
-    EXPECT_EQ(lines[7],
-              "  2 resnet2  waiting      0  20.0  10.0 s  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░ 200/~400  "
-              "  waits for its turn, after vae (job 1)");
+    EXPECT_EQ(lines[6],
+              "  JOB NAME     USER  PRI STATE     LANE  IT/S ALONE    LEFT SHARE        P        T  WAITED  PROGRESS"
+              "               WHY");
+    EXPECT_EQ(lines[8],
+              "b   2 resnet2  ada     0 waiting      0  20.0   0 %  10.0 s  20 % 64.0 MiB  256 MiB  20.0 s  █████░░░░░ "
+              "200/~400    waits for its turn, after vae (job 1)");
+}
+
+TEST(TopView, WhyIsWholeWhereThereIsRoom) {
+    Status status = status_with(2);
+    const std::string why = "waits for its turn, after " + std::string(60, 'x') + " (job 1)";
+    status.jobs[1].activity->wait.behind->name = std::string(60, 'x');
+    EXPECT_TRUE(shown_on(status, {.width = 240, .height = 40})[8].ends_with(why));
+    EXPECT_TRUE(shown_on(status, {.width = 130, .height = 40})[10].ends_with(why)) << "in a line of its own";
+    EXPECT_FALSE(shown_on(status, {.width = 130, .height = 10})[5].ends_with(why)) << "no room for that";
+}
+
+TEST(TopView, ClientsAreNotCountedAsJobs) {
+    Status status = status_with(3);
+    status.jobs[2].job = 1;
+    const auto lines = shown_on(status, {.unicode = false});
+    EXPECT_EQ(lines[0], "Salus   fair on host   up 60.0 s   2 jobs: 1 running, 1 waiting");
+}
+
+TEST(TopView, ANarrowScreenLeavesOutWhatMattersLess) {
+    const auto header = [](int width) { return shown_on(status_with(2), {.width = width, .unicode = false})[6]; };
+    EXPECT_EQ(header(60), "  JOB NAME     USER  PRI STATE      IT/S ALONE    LEFT SHARE");
+    EXPECT_EQ(header(59), "  JOB NAME     PRI STATE      IT/S ALONE    LEFT SHARE");
+    EXPECT_EQ(header(45), "  JOB NAME     STATE      IT/S    LEFT SHARE");
+}
+
+TEST(TopView, ShowsTheDeviceOverTimeAndWhoseTurnsItHad) {
+    Status status = status_with(2);
+    TopHistory history;
+    history.update(status);
+    for (const int busy_ms : {500, 1000}) {
+        status.service.uptime += seconds(1);
+        status.jobs[0].activity->busy += milliseconds(busy_ms);
+        history.update(status);
+    }
+    TopOptions options{.width = 152};
+    const auto lines = text_of(top_lines(status, {}, history, options), options.width);
+    EXPECT_TRUE(lines[1].ends_with("▄█ 100 % in turns")) << lines[1];
+    EXPECT_EQ(history.use(1), std::vector<double>{1.0});
+    EXPECT_EQ(history.turns(20), "                a aa");
+    status.service.uptime += seconds(2);
+    for (JobStatus& job : status.jobs) job.activity->busy += seconds(2);
+    history.update(status);
+    EXPECT_EQ(history.turns(20), std::string(12, ' ') + "a aa" + "aabb") << "they ran beside each other";
+    status.service.uptime = seconds(1);
+    history.update(status);
+    EXPECT_TRUE(history.use(10).empty()) << "of an earlier service";
+}
+
+TEST(TopView, JobsHaveSignsThatComeAgain) {
+    EXPECT_EQ(sign_of(1), 'a');
+    EXPECT_EQ(sign_of(27), 'A');
+    EXPECT_EQ(sign_of(62), '9');
+    EXPECT_EQ(sign_of(63), 'a');
+    EXPECT_EQ(sign_of(0), '9');
+}
+
+TEST(TopView, TheHelpIsNotCutOff) {
+    for (const std::string& line : shown_on(status_with(1), {.unicode = false, .mode = TopMode::kHelp}))
+        EXPECT_FALSE(line.ends_with("~") || width_of(line) > 78) << line;
+}
+
+TEST(TopView, FiltersByWhatARowShows) {
+    const auto rows = [](const char* filter) {
+        TopOptions options{.filter = filter};
+        return rows_of(status_with(12), {}, options).size();
+    };
+    EXPECT_EQ(rows(""), 12u);
+    EXPECT_EQ(rows("vae"), 1u);
+    EXPECT_EQ(rows("net1"), 3u);
+    EXPECT_EQ(rows("waiting"), 11u);
+    EXPECT_EQ(rows("ada"), 12u);
+    EXPECT_EQ(rows("nobody"), 0u);
+    EXPECT_EQ(shown_on(status_with(2), {.filter = "nobody"})[6], "no job has this text; Esc shows all");
 }
 
 TEST(TopView, ShowsRequestsAndTheGatesThatCloseForThem) {
@@ -110,49 +188,53 @@ TEST(TopView, ShowsRequestsAndTheGatesThatCloseForThem) {
     server.class_reason = "it waits between its calls";
     server.requests = {40, milliseconds(5), milliseconds(12)};
     const auto lines = shown_on(status, {.unicode = false});
-    EXPECT_EQ(lines[2], "lanes   0: 256 MiB vae (job 1)");
-    EXPECT_EQ(lines[3], "gates   closed 12 times for requests, 8 % of the last second (at most 25 %)");
-    EXPECT_TRUE(lines[4].starts_with("turns   "));
-    EXPECT_TRUE(lines[7].starts_with("  1 vae"));
-    EXPECT_EQ(lines[8], "    100 iterations         40 requests, p50 5.0 ms, p99 12.0 ms; interactive: i~");
-    const auto wide = shown_on(status, {.width = 180});
-    EXPECT_TRUE(wide[7].ends_with("  40 requests, p50 5.0 ms, p99 12.0 ms; interactive: it waits between its calls"));
+    EXPECT_EQ(lines[4], "lanes   0: 256 MiB vae (job 1)");
+    EXPECT_EQ(lines[5], "gates   closed 12 times for requests, 8 % of the last second (at most 25 %)");
+    EXPECT_TRUE(lines[8].starts_with("a   1 vae"));
+    EXPECT_EQ(lines[9], "      100 iterations         40 requests, p50 5.0 ms, p99 12.0 ms; interactive:~");
+    const auto wide = shown_on(status, {.width = 200});
+    EXPECT_TRUE(wide[8].ends_with("  40 requests, p50 5.0 ms, p99 12.0 ms; interactive: it waits between its calls"));
 }
 
 TEST(TopView, RunningJobsStandOut) {
     TopOptions options;
-    Rates rates;
-    const auto lines = top_lines(status_with(2), rates, options);
-    EXPECT_EQ(lines[6].front().style, Style::kRunning);
-    EXPECT_EQ(lines[8].front().style, Style::kPlain);
+    const auto lines = top_lines(status_with(2), {}, {}, options);
+    EXPECT_EQ(lines[7][1].style, Style::kRunning);
+    EXPECT_EQ(lines[9][1].style, Style::kPlain);
+    EXPECT_NE(lines[7][0].style, lines[9][0].style) << "their signs, as in the bars";
 }
 
 TEST(TopView, Sorts) {
     const auto order = [](SortKey key) {
         std::string ids;
-        const auto lines = shown_on(status_with(4), {.width = 150, .sort = key});
-        for (std::size_t i = 6; i < 10; ++i) ids += lines[i][2];
+        const auto lines = shown_on(status_with(4), {.width = 170, .sort = key});
+        for (std::size_t i = 7; i < 11; ++i) ids += lines[i][4];
         return ids;
     };
     EXPECT_EQ(order(SortKey::kJob), "1234");
     EXPECT_EQ(order(SortKey::kShare), "3214");
     EXPECT_EQ(order(SortKey::kIterations), "3214");
     EXPECT_EQ(order(SortKey::kWaiting), "2143");
+    EXPECT_EQ(order(SortKey::kLeft), "2413");
+    EXPECT_EQ(order(SortKey::kMemory), "1234");
 }
 
 TEST(TopView, MoreJobsThanLinesCanBeScrolled) {
     TopOptions options{.width = 100, .first = 1000};
     const Status status = status_with(30);
-    Rates rates;
-    auto lines = text_of(top_lines(status, rates, options), options.width);
-    EXPECT_EQ(options.first, 13);
-    EXPECT_TRUE(lines[6].starts_with(" 14 resnet14"));
-    EXPECT_TRUE(lines[22].starts_with(" 30 resnet30"));
-    EXPECT_TRUE(lines[23].ends_with("14 to 30 of 30: up, down"));
+    auto lines = text_of(top_lines(status, {}, {}, options), options.width);
+    EXPECT_EQ(options.first, 14);
+    EXPECT_TRUE(lines[7].starts_with("o  15 resnet15"));
+    EXPECT_TRUE(lines[22].starts_with("D  30 resnet30"));
     options.first = -5;
-    lines = text_of(top_lines(status, rates, options), options.width);
+    lines = text_of(top_lines(status, {}, {}, options), options.width);
     EXPECT_EQ(options.first, 0);
-    EXPECT_TRUE(lines[6].starts_with("  1 vae"));
+    EXPECT_TRUE(lines[7].starts_with("a   1 vae"));
+    options.width = 150;
+    EXPECT_TRUE(text_of(top_lines(status, {}, {}, options), 150)[23].ends_with("1 to 16 of 30"));
+    options.chosen = 20;
+    lines = text_of(top_lines(status, {}, {}, options), options.width);
+    EXPECT_EQ(options.first, 4) << "the chosen job is on the screen";
 }
 
 TEST(TopView, FitsAnyScreen) {
@@ -163,8 +245,10 @@ TEST(TopView, FitsAnyScreen) {
     for (const Status& what : {status, status_with(0), Status{}}) {
         for (const int width : {1, 2, 10, 20, 40, 66, 79, 80, 81, 100, 120, 140, 300}) {
             for (const int height : {1, 2, 5, 6, 7, 8, 24, 60}) {
-                const auto lines = shown_on(what, {.width = width, .height = height});
-                EXPECT_EQ(lines.size(), static_cast<std::size_t>(height));
+                for (const TopMode mode : {TopMode::kJobs, TopMode::kFilter, TopMode::kConfirmKill, TopMode::kHelp}) {
+                    const auto lines = shown_on(what, {.width = width, .height = height, .chosen = 1, .mode = mode});
+                    EXPECT_EQ(lines.size(), static_cast<std::size_t>(height));
+                }
             }
         }
     }

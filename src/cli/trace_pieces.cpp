@@ -1,15 +1,22 @@
 #include "cli/trace_pieces.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/service_link.h"
 #include "os/file.h"
+#include "os/places.h"
+#include "os/trust.h"
 
 namespace salus::cli {
 namespace {
@@ -33,6 +40,14 @@ std::string text_in(const TracePiece& piece) {
     return std::move(text).value();
 }
 
+/// As the service shows it to users who cannot read its files.
+std::string copy_whole_trace() {
+    Result<std::string> copy = copy_trace();
+    if (!copy) throw Failure{copy.error()};
+    if (!begins_a_trace(copy.value())) throw Failure{kBeginningIsGone};
+    return std::move(copy).value();
+}
+
 }  // namespace
 
 bool begins_a_trace(std::string_view text) { return text.starts_with("salus-trace"); }
@@ -52,6 +67,19 @@ std::string read_whole_trace(const std::string& path) {
         text += next;
     }
     return text;
+}
+
+std::string read_trace(const std::string& from) {
+    std::string path = os::default_state_directory() + "/trace";
+    if (!from.empty()) {
+        const bool is_path = from.find('/') != std::string::npos || std::filesystem::exists(from);
+        path = is_path ? os::absolute_path(from) : os::default_state_directory() + "/" + from;
+    } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{})) {
+        const TraceStatus trace = trace_status_from(nlohmann::json::parse(answer.value(), nullptr, false));
+        if (!trace.path.empty()) path = trace.path;
+    }
+    const bool is_anothers = from.empty() && ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
+    return is_anothers ? copy_whole_trace() : read_whole_trace(path);
 }
 
 }  // namespace salus::cli

@@ -14,4 +14,8 @@ bool begins_a_trace(std::string_view text);
 /// beginning is not there any more.
 std::string read_whole_trace(const std::string& path);
 
+/// The trace of the service that runs, as far as its user may see it; or of the one that wrote this older file, such as
+/// trace.1. Fails in one line.
+std::string read_trace(const std::string& from);
+
 }  // namespace salus::cli

@@ -93,14 +93,17 @@ std::optional<double> parse_date(const std::string& text) {
 
 }  // namespace
 
+std::optional<double> parse_span_s(std::string_view text) {
+    text = trim(text);
+    const auto unit = text.empty() ? std::nullopt : unit_s(text.back());
+    const auto number = unit ? parse_number(text.substr(0, text.size() - 1)) : std::nullopt;
+    return number && *number >= 0 ? std::optional(*number * *unit) : std::nullopt;
+}
+
 std::optional<double> parse_since(std::string_view text, double now_s) {
     text = trim(text);
-    if (text.empty()) return std::nullopt;
-    if (const auto unit = unit_s(text.back())) {
-        const auto number = parse_number(text.substr(0, text.size() - 1));
-        return number && *number >= 0 ? std::optional(std::max(now_s - *number * *unit, 0.0)) : std::nullopt;
-    }
-    return parse_date(std::string(text));
+    if (const auto span_s = parse_span_s(text)) return std::max(now_s - *span_s, 0.0);
+    return text.empty() || unit_s(text.back()) ? std::nullopt : parse_date(std::string(text));
 }
 
 std::string format_usage(const std::vector<Usage>& usage, const NameOfUser& name_of) {

@@ -13,6 +13,9 @@ namespace salus::cli {
 
 using NameOfUser = std::function<std::string(unsigned uid)>;
 
+/// "90s", "12h", "7d": so many seconds.
+std::optional<double> parse_span_s(std::string_view text);
+
 /// The Unix time that a user means by "7d", "12h", "30m" (ago), "2026-11-18" or "2026-11-18 09:30" (local time).
 std::optional<double> parse_since(std::string_view text, double now_s);
 

@@ -63,5 +63,14 @@ TEST(UsageTable, SinceIsATimeAgoOrADate) {
         EXPECT_EQ(parse_since(bad, kNow), std::nullopt) << bad;
 }
 
+TEST(UsageTable, ASpanOfTimeHasAUnit) {
+    EXPECT_EQ(parse_span_s("90s"), 90);
+    EXPECT_EQ(parse_span_s(" 1.5h "), 5400);
+    EXPECT_EQ(parse_span_s("60"), std::nullopt);
+    EXPECT_EQ(parse_span_s("-1s"), std::nullopt);
+    EXPECT_EQ(parse_span_s("s"), std::nullopt);
+    EXPECT_EQ(parse_span_s(""), std::nullopt);
+}
+
 }  // namespace
 }  // namespace salus::cli

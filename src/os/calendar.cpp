@@ -19,4 +19,11 @@ std::optional<double> unix_time_of(int year, int month, int day, int hour, int m
     return is_there ? std::optional(at) : std::nullopt;
 }
 
+double local_time_of_day_s(double unix_s) {
+    const auto whole = static_cast<std::time_t>(unix_s);
+    std::tm date{};
+    ::localtime_r(&whole, &date);
+    return date.tm_hour * 3600 + date.tm_min * 60 + date.tm_sec + (unix_s - static_cast<double>(whole));
+}
+
 }  // namespace salus::os

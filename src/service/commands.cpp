@@ -55,6 +55,9 @@ ServiceStatus Server::service_status(Instant at) const {
     service.policy = engine.policy().info.name;
     service.paging = engine.options().paging;
     service.min_turn = engine.options().min_turn;
+    service.lanes_max = engine.options().lanes_max;
+    service.share_by_user = engine.options().share_by_user;
+    service.page_bytes_per_s = engine.options().page_bytes_per_s;
     service.capacity = engine.capacity();
     service.reserved = engine.reserved();
     service.held_by_orphans = device.shell().held_by_orphans();
@@ -85,6 +88,7 @@ Status Server::status_for(const os::Peer& peer) const {
         const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
         JobStatus row = row_of(job, waits ? JobState::kWaiting : otherwise, job.runner_pid, at);
         row.start_wait = waits;
+        if (job.past != history::Figures{}) row.past = job.past;
         status.jobs.push_back(row);
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));

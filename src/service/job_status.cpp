@@ -69,6 +69,15 @@ Duration attained_by(const Client& client, const Session& session, std::uint64_t
     return client.facts.attained + Duration{client.holds() ? within_reason(std::min(untold_ns, kMost)) : 0};
 }
 
+/// Its first iterations may take far longer than the others, so a few say less than an earlier run.
+Duration iteration_time_of(const Client& client, const Session& session) {
+    constexpr std::uint64_t kEnough = 10;
+    const std::uint64_t done = client.facts.iterations_done;
+    if (done >= kEnough + client.profile_iterations) return client.facts.iteration_time;
+    if (session.past.iteration_time.ns > 0) return session.past.iteration_time;
+    return done == 0 ? client.facts.iteration_time : Duration{};  // as stated
+}
+
 Activity activity_of(const Shell& shell, const Client& client, const Session& session, Instant at) {
     const ControlPage& page = *session.page;
     const std::uint64_t busy_ns = shell::busy_ns_of(session, at);
@@ -83,6 +92,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.left = time_left(client, session, at);
     activity.busy = {within_reason(busy_ns)};
     activity.attained = attained_by(client, session, busy_ns);
+    activity.iteration_time = iteration_time_of(client, session);
+    activity.idle = client.facts.idle;
     if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
     activity.waited = session.waited + activity.waiting_now;
     activity.persistent = client.facts.persistent;
@@ -103,6 +114,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.requests = {times.requests, times.p50, times.p99};
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
+    activity.occupancy = client.facts.occupancy;
+    activity.pageable = client.pageable;
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);
     return activity;
 }

@@ -195,6 +195,7 @@ void Simulation::finish(ClientId id, Outcome outcome) {
     job.iterations = c.iterations;
     result_.end = std::max(result_.end, now());
     ++ended_;
+    if (!jobs_[index_of(id)].runs_on) --awaited_;
     end_runner(id);
 }
 

@@ -48,7 +48,9 @@ public:
     void finish() {
         for (auto& [client, present] : present_) {
             if (present.running) end_segment(client, true);
+            waits(present, WaitReason::kNothing);
         }
+        run_.end = now_;
         run_.answering = answering_.until(now_);
         std::vector<std::pair<Instant, std::int64_t>> changes;
         for (std::size_t i = 0; i < run_.jobs.size(); ++i) {
@@ -83,6 +85,8 @@ private:
         bool holds = false;
         LaneId lane = kNoLane;
         Instant since;
+        WaitReason waits_for = WaitReason::kNothing;
+        Instant waits_since;
     };
 
     Present& here(ClientId client) { return present_[client]; }
@@ -98,6 +102,7 @@ private:
         job.user = e.user;
         run_.jobs.push_back(job);
         run_.numbers.push_back(static_cast<std::uint32_t>(number_));
+        run_.waits.emplace_back();
         JobResult result;
         result.arrival = now_;
         run_.result.jobs.push_back(result);
@@ -132,10 +137,19 @@ private:
         client.since = now_;
     }
 
+    /// From now on it waits for this.
+    void waits(Present& client, WaitReason reason) {
+        if (client.waits_for != WaitReason::kNothing)
+            run_.waits[client.index][client.waits_for] += now_ - client.waits_since;
+        client.waits_for = reason;
+        client.waits_since = now_;
+    }
+
     void requests(ClientId id, std::uint32_t in_flight) { answering_.requests(here(id).index, in_flight, now_); }
 
     void gone(ClientId id, Outcome outcome) {
         end_segment(id, true);
+        waits(here(id), WaitReason::kNothing);
         requests(id, 0);
         JobResult& result = run_.result.jobs[here(id).index];
         result.end = now_;
@@ -144,7 +158,8 @@ private:
     }
 
     void look_at(const Client& client, const Engine& engine) {
-        const Present& present = here(client.facts.id);
+        Present& present = here(client.facts.id);
+        waits(present, engine.why_waits(client).first);  // the trace itself does not tell each wait for a turn
         SimulatedJob& job = run_.jobs[present.index];
         job.persistent = client.facts.persistent;
         job.ephemeral = client.facts.ephemeral;

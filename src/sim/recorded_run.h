@@ -1,6 +1,7 @@
 // A recorded trace as a run: who ran when, and the same figures as a simulation has.
 #pragma once
 
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -17,8 +18,10 @@ struct RecordedRun {
     std::vector<SimulatedJob> jobs;      ///< one for each attachment, with name, arrival, and the last known P and T
     std::vector<std::uint32_t> numbers;  ///< the jobs' numbers, as users know them
     std::vector<Segment> segments;       ///< client i is jobs[i]
-    Answering answering;                 ///< job i is jobs[i]
-    SimulationResult result;             ///< its jobs[i] is for jobs[i]
+    std::vector<std::map<WaitReason, Duration>> waits;  ///< of jobs[i]: how long it did not run, and why
+    Instant end;                                        ///< of the trace
+    Answering answering;                                ///< job i is jobs[i]
+    SimulationResult result;                            ///< its jobs[i] is for jobs[i]
 };
 
 /// Replays the trace and records the run. An error if it is not a trace. The run ends at the first difference, which is in

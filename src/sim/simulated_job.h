@@ -49,6 +49,7 @@ struct SimulatedJob {
     bool pageable = true;
     double stated_share = 1.0;   ///< if it states P and T: this share of the true values
     bool states_length = true;   ///< it states the number of its iterations
+    bool runs_on = false;        ///< the simulation ends without it, when no other jobs are left
     std::vector<Growth> growth;  ///< in order of `from`
     std::uint32_t crew = 0;      ///< it takes turns with the others of this crew; 0: none. It has no T
     bool joins_late = false;     ///< ... once a disturbance says so

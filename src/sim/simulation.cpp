@@ -45,6 +45,7 @@ Simulation::Simulation(const SimulationOptions& options, std::span<const Simulat
              [this](const Event& event, Instant at, std::span<const Action> actions) { recorded(event, at, actions); }),
       policy_(&policy) {
     result_.jobs.resize(jobs.size());
+    awaited_ = static_cast<std::size_t>(std::ranges::count(jobs, false, &SimulatedJob::runs_on));
     if (options_.tells_usage) world_.set_others(Bytes{});
     if (options_.slice.ns > 0) sliced_.emplace(options_.slice, options_.switch_cost);
     start_service();
@@ -95,6 +96,7 @@ SimulationResult Simulation::run(const std::function<void(double)>& progress) {
             progress(static_cast<double>(ended_) / static_cast<double>(jobs_.size()));
         }
         if (options_.events_max > 0 && result_.events > options_.events_max) break;
+        if (options_.until.ns > 0 && now() >= Instant{} + options_.until) break;
         if (!step()) break;
     }
     result_.finished = everybody_is_gone();
@@ -103,6 +105,7 @@ SimulationResult Simulation::run(const std::function<void(double)>& progress) {
 }
 
 bool Simulation::everybody_is_gone() const {
+    if (awaited_ == 0 && ended_ < jobs_.size()) return true;  // the others run on
     if (ended_ < jobs_.size() || !shell_ || !shell_->sessions().empty() || !without_runner_.empty()) return false;
     return std::none_of(world_.runners.begin(), world_.runners.end(), [](const auto& runner) { return runner.connected; });
 }

@@ -104,6 +104,7 @@ struct SimulationOptions {
     std::optional<double> occupancy;        ///< overrides that of every job
     std::uint64_t seed = 1;                 ///< for think times and delays
     std::uint64_t events_max = 0;           ///< give up after so many events; 0: never
+    Duration until;                         ///< if not 0, give up then
     std::vector<Disturbance> disturbances;  ///< in order of at_event
 };
 
@@ -128,7 +129,7 @@ struct SimulationResult {
     Bytes static_peak;  ///< what static partitioning would have needed: the most P + T present at once
     std::uint64_t events = 0;
     std::uint64_t iterations = 0;
-    bool finished = false;  ///< every job has ended
+    bool finished = false;  ///< every job has ended, those that run on aside
 };
 
 /// A stretch of time in which a client ran without a break.
@@ -345,6 +346,7 @@ private:
     std::uint64_t next_order_ = 0;
     std::size_t next_disturbance_ = 0;
     std::size_t ended_ = 0;
+    std::size_t awaited_ = 0;            ///< jobs that have not ended and do not run on
     Instant look_at_requests_ = kNever;  ///< when the service finds that requests have ended or gates were opened
     std::size_t idle_ticks_ = 0;         ///< ticks of the shell in a row without an event
 };

@@ -7,13 +7,14 @@
 #include <iterator>
 #include <map>
 #include <numbers>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/characters.h"
-#include "base/check.h"
+#include "sim/timeline_rows.h"
 
 namespace salus::sim {
 
@@ -38,84 +39,24 @@ void TimelineRecorder::after_event(const Event& event, Instant now, std::span<co
     answering_.acted(actions, now);
 }
 
-namespace {
-
-// ---------------------------------------------------------------------------------------------------------------- rows
-
-struct Turn {
-    std::size_t job = 0;
-    Instant start;
-    Instant end;
-    bool profiling = false;
-};
-
-struct LaneRow {
-    std::vector<Turn> turns;     ///< in order of start
-    std::vector<Turn> requests;  ///< the same
-};
-
-/// At least one row. See Note [Rows].
-std::vector<LaneRow> lay_out(const Panel& panel, std::span<const SimulatedJob> jobs) {
-    std::vector<Segment> segments;
-    std::unordered_map<LaneId, Instant> lane_ends;
-    for (const Segment& s : panel.segments) {
-        SALUS_CHECK(index_of(s.client) < jobs.size(), "a segment is of one of the jobs");
-        if (s.end <= s.start) continue;
-        segments.push_back(s);
-        Instant& end = lane_ends.try_emplace(s.lane, s.end).first->second;
-        end = std::max(end, s.end);
+Panel since(const Panel& panel, Instant start) {
+    const auto shifted = [&](Instant t) { return Instant{std::max<std::int64_t>((t - start).ns, 0)}; };
+    Panel out{panel.title, {}, {}, {}};
+    for (Segment s : panel.segments) {
+        s.start = shifted(s.start);
+        s.end = shifted(s.end);
+        if (s.end > s.start) out.segments.push_back(s);
     }
-    std::stable_sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.start < b.start; });
-
-    struct Row {
-        Instant taken_until;          ///< until when a lane has the row
-        Instant busy_until;           ///< until when a segment fills it
-        std::vector<Instant> starts;  ///< of the segments of its lanes, in order
-    };
-    std::vector<Row> rows;
-    const auto lowest = [&](const auto& is_free) {
-        const auto found = std::find_if(rows.begin(), rows.end(), is_free);
-        const auto index = static_cast<std::size_t>(found - rows.begin());
-        if (found == rows.end()) rows.emplace_back();
-        return index;
-    };
-
-    std::unordered_map<LaneId, std::size_t> row_of;
-    for (const Segment& s : segments) {
-        if (s.lane == kNoLane) continue;
-        const auto [row, opened] = row_of.try_emplace(s.lane, 0);
-        if (opened) {
-            row->second = lowest([&](const Row& r) { return r.taken_until <= s.start; });
-            rows[row->second].taken_until = lane_ends.at(s.lane);
-        }
-        rows[row->second].starts.push_back(s.start);
-    }
-    std::vector<LaneRow> layout(1);
-    std::unordered_map<std::size_t, std::map<Instant, std::size_t>> rows_of_job;  // from when on it ran in which row
-    for (const Segment& s : segments) {
-        const auto is_free = [&](const Row& r) {
-            const auto next = std::lower_bound(r.starts.begin(), r.starts.end(), s.start);
-            return r.busy_until <= s.start && (next == r.starts.end() || *next >= s.end);
-        };
-        const std::size_t row = s.lane == kNoLane ? lowest(is_free) : row_of.at(s.lane);
-        rows[row].busy_until = s.end;
-        if (layout.size() < rows.size()) layout.resize(rows.size());
-        layout[row].turns.push_back({index_of(s.client), s.start, s.end, s.lane == kNoLane});
-        if (s.lane != kNoLane && !panel.answering.requests.empty()) rows_of_job[index_of(s.client)].emplace(s.start, row);
-    }
-    for (const Answering::Request& request : panel.answering.requests) {
-        SALUS_CHECK(request.job < jobs.size(), "a request is to one of the jobs");
-        const auto& ran = rows_of_job[request.job];
-        const auto next = ran.upper_bound(request.end);
-        const std::size_t row = ran.empty() ? 0 : (next == ran.begin() ? next : std::prev(next))->second;
-        if (request.end > request.start) layout[row].requests.push_back({request.job, request.start, request.end});
-    }
-    for (LaneRow& row : layout) {
-        std::stable_sort(row.requests.begin(), row.requests.end(),
-                         [](const Turn& a, const Turn& b) { return a.start < b.start; });
-    }
-    return layout;
+    for (const Presence& p : panel.presences) out.presences.push_back({p.job, shifted(p.start), shifted(p.end)});
+    for (const Answering::Request& r : panel.answering.requests)
+        out.answering.requests.push_back({r.job, shifted(r.start), shifted(r.end)});
+    for (const Answering::Closing& c : panel.answering.gates)
+        out.answering.gates.push_back({shifted(c.start), shifted(c.end)});
+    std::erase_if(out.answering.gates, [](const Answering::Closing& c) { return c.end <= c.start; });
+    return out;
 }
+
+namespace {
 
 // ---------------------------------------------------------------------------------------------------- text and colours
 
@@ -189,8 +130,11 @@ std::string colour_of(std::size_t job) {
 // of the picture depends on its width and its rows, not on the number of turns.
 
 constexpr int kWidth = 1200;
-constexpr int kLeft = 68;
-constexpr int kPlotWidth = kWidth - kLeft - 28;
+constexpr int kRight = 28;
+constexpr int kLeftOfLanes = 68;
+constexpr int kLeftOfJobs = 180;          ///< their names stand there
+constexpr std::size_t kNameMost = 25;     ///< characters of them
+constexpr std::size_t kLegendMost = 120;  ///< jobs that the legend names
 constexpr int kColumnWidth = 2;
 constexpr double kGapMax = 4;    ///< at most so many idle pixels within a stretch
 constexpr int kSharePixels = 6;  ///< of height for each share that a stack may have, so that shares can be told apart
@@ -202,7 +146,8 @@ constexpr std::string_view kStyle =
     "<style>text{font-family:system-ui,-apple-system,'Segoe "
     "UI',Roboto,Helvetica,Arial,sans-serif;font-size:11px;fill:#57606a}"
     ".title{font-size:15px;font-weight:600;fill:#1f2328}.job{fill:#1f2328;text-anchor:middle;pointer-events:none}"
-    ".tick{text-anchor:middle}.lane{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.key{stroke:#afb8c1;stroke-width:.5}"
+    ".tick{text-anchor:middle}.lane{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.there{stroke:#afb8c1;fill:none}.key{"
+    "stroke:#afb8c1;stroke-width:.5}"
     "</style>\n";
 
 struct Band {
@@ -254,6 +199,15 @@ Shares shares_drawn(const Shares& column, Shares& recent, std::size_t count, std
     return drawn;
 }
 
+/// A name that fits beside the rows.
+std::string shortened(std::string_view name) {
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        if ((name[i] & 0xc0) != 0x80 && ++characters > kNameMost) return std::string(name.substr(0, i)) + "…";
+    }
+    return std::string(name);
+}
+
 double text_width(std::string_view text) {
     const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
     return 6.4 * static_cast<double>(characters);
@@ -274,32 +228,40 @@ constexpr std::array<Extra, 3> kExtras{{{"#b8bcc2", "other jobs", "grey: all oth
 
 struct Picture {
     std::span<const SimulatedJob> jobs;
+    TimelineOptions options = {};
     std::int64_t end_ns = 1;
     double wide_min = 1;  ///< least width in pixels of a turn with a rectangle of its own
     std::string out = {};
     bool has_stacks = false;
+    bool has_presences = false;
     std::array<bool, kExtras.size()> has_extra = {};
+    std::set<std::size_t> drawn = {};  ///< jobs that have turns
 
-    double x_of(Instant t) const { return kLeft + kPlotWidth * static_cast<double>(t.ns) / static_cast<double>(end_ns); }
+    int left() const { return options.by_job ? kLeftOfJobs : kLeftOfLanes; }
+    int plot_width() const { return kWidth - left() - kRight; }
+    double x_of(Instant t) const { return left() + plot_width() * static_cast<double>(t.ns) / static_cast<double>(end_ns); }
     const Extra* extra(std::size_t job) const { return job < jobs.size() ? nullptr : &kExtras[job - jobs.size()]; }
     std::string_view name_of(std::size_t job) const { return extra(job) ? extra(job)->name : jobs[job].name; }
     std::string fill_of(std::size_t job) const { return extra(job) ? std::string(extra(job)->colour) : colour_of(job); }
     void note(std::size_t job) {
         if (extra(job)) has_extra[job - jobs.size()] = true;
+        else drawn.insert(job);
     }
     void add_label(std::string_view name, const Run& place);
     void add_labels(std::string_view name, std::span<const Run> runs);
-    void add_row(std::span<const Turn> turns, const Band& band);
-    void add_strip(std::span<const Turn> turns, std::size_t what, int top);
-    void add_turn(const Turn& turn, const Band& band);
-    void stack(std::span<const Turn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent);
+    void add_row(std::span<const TimelineTurn> turns, const Band& band);
+    void add_presence(const TimelineTurn& presence, const Band& band);
+    void add_strip(std::span<const TimelineTurn> turns, std::size_t what, int top);
+    void add_turn(const TimelineTurn& turn, const Band& band);
+    void stack(std::span<const TimelineTurn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent);
     void add_area(std::size_t job, const Area& area);
     void add_axis(int top, int bottom);
     int add_legend(int y);
 };
 
-/// Adds the name if there is room, else its first word if there is room for that, else nothing.
+/// Adds the name to a row of several jobs if there is room, else its first word if there is room for that, else nothing.
 void Picture::add_label(std::string_view name, const Run& place) {
+    if (options.by_job) return;  // the row has it
     const double room = place.right - place.left - 8;
     if (text_width(name) > room) name = name.substr(0, name.find(' '));
     if (name.empty() || text_width(name) > room || place.bottom - place.top < kLabelHeight) return;
@@ -308,8 +270,8 @@ void Picture::add_label(std::string_view name, const Run& place) {
 }
 
 /// See Note [Stacks].
-void Picture::add_row(std::span<const Turn> turns, const Band& band) {
-    const auto width = [&](const Turn& turn) { return x_of(turn.end) - x_of(turn.start); };
+void Picture::add_row(std::span<const TimelineTurn> turns, const Band& band) {
+    const auto width = [&](const TimelineTurn& turn) { return x_of(turn.end) - x_of(turn.start); };
     std::map<std::size_t, Area> areas;
     Shares recent;
     for (std::size_t i = 0; i < turns.size();) {
@@ -324,19 +286,26 @@ void Picture::add_row(std::span<const Turn> turns, const Band& band) {
     out += "<g shape-rendering=\"crispEdges\">\n";  // no seams between columns
     for (const auto& [job, area] : areas) add_area(job, area);
     out += "</g>\n";
-    for (const Turn& turn : turns) {
+    for (const TimelineTurn& turn : turns) {
         if (width(turn) >= wide_min) add_turn(turn, band);
     }
 }
 
+/// A line under the turns, so that a job that waits differs from one that has not come or has gone.
+void Picture::add_presence(const TimelineTurn& presence, const Band& band) {
+    has_presences = true;
+    const double y = band.top + band.height / 2.0;
+    add(out, "<path class=\"there\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", x_of(presence.start), y, x_of(presence.end));
+}
+
 /// Draws the turns, whosever they are, as one of kExtras.
-void Picture::add_strip(std::span<const Turn> turns, std::size_t what, int top) {
-    std::vector<Turn> strip(turns.begin(), turns.end());
-    for (Turn& turn : strip) turn.job = jobs.size() + what;
+void Picture::add_strip(std::span<const TimelineTurn> turns, std::size_t what, int top) {
+    std::vector<TimelineTurn> strip(turns.begin(), turns.end());
+    for (TimelineTurn& turn : strip) turn.job = jobs.size() + what;
     add_row(strip, {top, kStripHeight});
 }
 
-void Picture::add_turn(const Turn& turn, const Band& band) {
+void Picture::add_turn(const TimelineTurn& turn, const Band& band) {
     note(turn.job);
     const std::string_view name = name_of(turn.job);
     const Run place{x_of(turn.start), x_of(turn.end), band.top, band.top + band.height};
@@ -346,7 +315,8 @@ void Picture::add_turn(const Turn& turn, const Band& band) {
     add_label(name, place);
 }
 
-void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std::size_t, Area>& areas, Shares& recent) {
+void Picture::stack(std::span<const TimelineTurn> narrow, const Band& band, std::map<std::size_t, Area>& areas,
+                    Shares& recent) {
     const double left = x_of(narrow.front().start);
     const double right = x_of(narrow.back().end);
     std::vector<double> edges{left};
@@ -356,7 +326,7 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
     edges.push_back(right);
 
     std::vector<Shares> columns(edges.size() - 1);
-    for (const Turn& turn : narrow) {
+    for (const TimelineTurn& turn : narrow) {
         Area& area = areas[turn.job];
         area.start = std::min(area.start, turn.start);
         area.end = std::max(area.end, turn.end);
@@ -369,6 +339,7 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
         }
     }
     const auto shares_max = static_cast<std::size_t>(band.height / kSharePixels);
+    const int least = options.by_job ? 3 : 1;  // pixels that can be seen
     edges.back() = std::max(right, left + 1);  // even a very short lone turn is visible
     for (std::size_t i = 0; i < columns.size(); ++i) {
         const int bottom = band.top + band.height;
@@ -376,11 +347,11 @@ void Picture::stack(std::span<const Turn> narrow, const Band& band, std::map<std
         int low = bottom;
         for (const auto& [job, share] : shares_drawn(columns[i], recent, shares_max, jobs.size() + kOthers)) {
             sum += share;
-            const int high = bottom - std::max(1, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
+            const int high = bottom - std::max(least, static_cast<int>(std::lround(std::min(sum, 1.0) * band.height)));
             areas[job].add_run({edges[i], edges[i + 1], high, low});
             low = high;
         }
-        has_stacks |= columns[i].size() > 1 || extra(narrow.front().job);
+        has_stacks |= options.by_job || columns[i].size() > 1 || extra(narrow.front().job);
     }
 }
 
@@ -430,24 +401,37 @@ Duration tick_step(std::int64_t end_ns) {
     return *std::lower_bound(steps.begin(), steps.end(), least);
 }
 
+/// "14:03:05", with fractions if ticks are closer than a second.
+std::string clock_text(double at_s, Duration step) {
+    const double of_day_s = std::fmod(at_s, 86'400.0);
+    const auto whole = static_cast<int>(of_day_s);
+    std::string text = fmt::format("{:02}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+    if (step < seconds(1)) text += fmt::format("{:.3f}", of_day_s - whole).substr(1);
+    return text;
+}
+
 void Picture::add_axis(int top, int bottom) {
     const Duration step = tick_step(end_ns);
     const Duration unit = step >= minutes(30) ? minutes(60) : step >= minutes(1) ? minutes(1) : seconds(1);
     const std::string_view unit_name = unit == minutes(60) ? "h" : unit == minutes(1) ? "min" : "s";
-    for (Instant t{}; t.ns <= end_ns; t = t + step) {
+    const auto& clock_s = options.starts_at_s;
+    // On a clock, round times are not round times since the start.
+    const double before_s = clock_s ? std::ceil(*clock_s / step.seconds()) * step.seconds() - *clock_s : 0;
+    for (Instant t = Instant{} + seconds_of(before_s); t.ns <= end_ns; t = t + step) {
         const double value = static_cast<double>(t.ns) / static_cast<double>(unit.ns);
+        const std::string text = t.ns == 0 ? "0" : fmt::format("{:.7g} {}", value, unit_name);
         add(out, "<path class=\"grid\" d=\"M{:.1f} {}V{}\"/>\n", x_of(t), top, bottom + 5);
         add(out, "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", x_of(t), bottom + 19,
-            t.ns == 0 ? "0" : fmt::format("{:.7g} {}", value, unit_name));
+            clock_s ? clock_text(*clock_s + Duration{t.ns}.seconds() + 1e-7, step) : text);
     }
 }
 
 /// Returns where its last line is.
 int Picture::add_legend(int y) {
-    double x = kLeft;
+    double x = left();
     const auto add_entry = [&](std::span<const std::string> fills, std::string_view text) {
         if (x + 15 * static_cast<double>(fills.size()) + text_width(text) > kWidth) {
-            x = kLeft;
+            x = left();
             y += 18;
         }
         for (const std::string& fill : fills) {
@@ -458,12 +442,18 @@ int Picture::add_legend(int y) {
         add(out, "<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", x + 3, y, text);
         x += text_width(text) + 16;
     };
-    std::vector<std::string> fills;
-    for (std::size_t i = 0; i < std::min<std::size_t>(jobs.size(), 6); ++i) fills.push_back(colour_of(i));
-    add_entry(fills, "one colour a job");
-    add_entry(std::array<std::string, 1>{"#fff"}, "white: idle");
+    const auto one = [](std::string_view fill) { return std::array<std::string, 1>{std::string(fill)}; };
+    std::size_t named = 0;
+    for (const std::size_t job : drawn) {  // where each job has a row, that names it
+        if (options.by_job || ++named > kLegendMost) break;
+        add_entry(one(colour_of(job)), escape_xml(jobs[job].name));
+    }
+    if (named > kLegendMost)
+        add_entry({}, fmt::format("and {} more jobs, each in a colour of its own", drawn.size() - kLegendMost));
+    if (has_presences) add_entry({}, "grey line: the job is there, and waits.");
+    add_entry(one("#fff"), "white: idle");
     for (std::size_t i = 0; i < kExtras.size(); ++i) {
-        if (has_extra[i]) add_entry(std::array{std::string(kExtras[i].colour)}, kExtras[i].key);
+        if (has_extra[i]) add_entry(one(kExtras[i].colour), kExtras[i].key);
     }
     const std::string_view whose = has_extra[kRequests] || has_extra[kGates] ? "its" : "that job's";
     if (has_stacks) {
@@ -475,16 +465,17 @@ int Picture::add_legend(int y) {
 
 }  // namespace
 
-std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs) {
-    Picture picture{.jobs = jobs};
-    std::vector<std::vector<LaneRow>> layouts;
+std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs, const TimelineOptions& options) {
+    Picture picture{.jobs = jobs, .options = options};
+    std::vector<std::vector<TimelineRow>> layouts;
     std::size_t rows_in_all = 0;
     for (const Panel& panel : panels) {
-        layouts.push_back(lay_out(panel, jobs));
+        layouts.push_back(options.by_job ? rows_by_job(panel, jobs) : rows_by_lane(panel, jobs));
         for (const Answering::Request& r : panel.answering.requests) picture.end_ns = std::max(picture.end_ns, r.end.ns);
         for (const Answering::Closing& c : panel.answering.gates) picture.end_ns = std::max(picture.end_ns, c.end.ns);
         rows_in_all += layouts.back().size();
         for (const Segment& s : panel.segments) picture.end_ns = std::max(picture.end_ns, s.end.ns);
+        for (const Presence& p : panel.presences) picture.end_ns = std::max(picture.end_ns, p.end.ns);
     }
     picture.wide_min = std::max(1.0, static_cast<double>(rows_in_all) / kRowsOfPixels);
     const int top = 36;
@@ -492,23 +483,26 @@ std::string timeline_svg(std::span<const Panel> panels, std::span<const Simulate
     std::string below;  // drawn below the grid
     for (std::size_t i = 0; i < panels.size(); ++i) {
         int y = i == 0 ? top : bottom + 36;
-        add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y - 8, escape_xml(panels[i].title));
+        add(picture.out, "<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", picture.left(), y - 8,
+            escape_xml(panels[i].title));
         const int height_max = layouts[i].front().turns.size() > kTurnsMany ? 96 : 56;
-        const int height = std::clamp(96 / static_cast<int>(layouts[i].size()), 14, height_max);
+        const auto rows = static_cast<int>(layouts[i].size());
+        const int height = options.by_job ? std::clamp(640 / rows, 12, 28) : std::clamp(96 / rows, 14, height_max);
         const auto add_band = [&](std::string_view name, int band_height) {
-            add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kLeft, y, kPlotWidth,
-                band_height);
-            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft - 8, y + band_height / 2 + 4, name);
+            add(below, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", picture.left(), y,
+                picture.plot_width(), band_height);
+            add(picture.out, "<text class=\"lane\" x=\"{}\" y=\"{}\">{}</text>\n", picture.left() - 8,
+                y + band_height / 2 + 4, escape_xml(name));
             bottom = y + band_height;
             return std::exchange(y, bottom + 3);
         };
-        int lane = 0;
-        for (const auto& [turns, requests] : layouts[i]) {
-            const int at = add_band(fmt::format("lane {}", ++lane), height + (requests.empty() ? 0 : kStripHeight));
-            picture.add_row(turns, {at, height});
-            if (!requests.empty()) picture.add_strip(requests, kRequests, at + height);
+        for (const TimelineRow& row : layouts[i]) {
+            const int at = add_band(shortened(row.name), height + (row.requests.empty() ? 0 : kStripHeight));
+            if (row.presence) picture.add_presence(*row.presence, {at, height});
+            picture.add_row(row.turns, {at, height});
+            if (!row.requests.empty()) picture.add_strip(row.requests, kRequests, at + height);
         }
-        std::vector<Turn> closed;
+        std::vector<TimelineTurn> closed;
         for (const Answering::Closing& c : panels[i].answering.gates) closed.push_back({0, c.start, c.end});
         if (!closed.empty()) picture.add_strip(closed, kGates, add_band("gates", kStripHeight));
     }
@@ -543,16 +537,16 @@ std::string timeline_chrome_json(std::span<const Panel> panels, std::span<const 
             event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{}}})", escape_json(name), category,
                   pid, tid, microseconds_of(start.ns), microseconds_of((end - start).ns));
         };
-        std::map<std::size_t, std::vector<Turn>> requests_to;
-        for (const auto& [turns, requests] : lay_out(panels[i], jobs)) {
-            thread(fmt::format("lane {}", tid + 1));
-            for (const Turn& turn : turns)
+        std::map<std::size_t, std::vector<TimelineTurn>> requests_to;
+        for (const TimelineRow& row : rows_by_lane(panels[i], jobs)) {
+            thread(row.name);
+            for (const TimelineTurn& turn : row.turns)
                 stretch(jobs[turn.job].name, turn.profiling ? "profiling" : "turn", turn.start, turn.end);
-            for (const Turn& request : requests) requests_to[request.job].push_back(request);
+            for (const TimelineTurn& request : row.requests) requests_to[request.job].push_back(request);
         }
         for (const auto& [job, requests] : requests_to) {
             thread(escape_json("requests to " + jobs[job].name));
-            for (const Turn& request : requests) stretch("request", "request", request.start, request.end);
+            for (const TimelineTurn& request : requests) stretch("request", "request", request.start, request.end);
         }
         if (!panels[i].answering.gates.empty()) thread("gates");
         for (const Answering::Closing& c : panels[i].answering.gates) stretch("gates closed", "gates", c.start, c.end);

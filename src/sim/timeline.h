@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -30,11 +31,27 @@ private:
     std::unordered_map<LaneId, std::size_t> last_in_lane_;  ///< index into segments_
 };
 
+/// From when to when a job was there.
+struct Presence {
+    std::size_t job = 0;
+    Instant start;
+    Instant end;
+};
+
 /// One run, usually one policy. Segments may come in any order; client i is job i.
 struct Panel {
     std::string title;
     std::vector<Segment> segments;
     Answering answering = {};
+    std::vector<Presence> presences = {};
+};
+
+/// What is left of it from `start` on, which becomes time 0.
+Panel since(const Panel& panel, Instant start);
+
+struct TimelineOptions {
+    bool by_job = false;                     ///< a row for each job, not for each lane
+    std::optional<double> starts_at_s = {};  ///< what a clock on the wall says at time 0, in seconds since midnight
 };
 
 // Note [Rows]
@@ -43,11 +60,13 @@ struct Panel {
 // nothing runs meanwhile, which may be the pause of a lane. A request is in a strip below the row of the lane that its
 // client last had when it ended, or else has first. Closed gates have a row of their own.
 
-/// The panels one below the other on a common time axis, 1200 px wide, with a band for each row and a colour for each job.
+/// The panels one below the other on a common time axis, 1200 px wide, with a band for each row and a colour for each job,
+/// which the legend names, or its row.
 /// Turns too short for a rectangle of their own become stacks of their jobs' shares of the time. So the picture stays
 /// readable and small (about 100 kB for each panel) however often a policy switches.
 /// REQUIRES: every segment's client is one of `jobs`, and so is every request's job.
-std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs);
+std::string timeline_svg(std::span<const Panel> panels, std::span<const SimulatedJob> jobs,
+                         const TimelineOptions& options = {});
 
 /// All segments as Chrome trace events, for Perfetto or chrome://tracing: a process for each panel, a thread for each row,
 /// for each job's requests, and for the gates. REQUIRES: the same.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -248,7 +249,7 @@ TEST(TimelineSvg, EscapesNames) {
     const std::string svg = timeline_svg(panels, jobs);
     EXPECT_TRUE(is_well_formed(svg));
     EXPECT_EQ(svg.find("<b>"), std::string::npos);
-    EXPECT_EQ(count_of(svg, "&lt;b&gt;&amp;&quot;x&quot; &lt;/b&gt;"), 2u);  // label and tooltip
+    EXPECT_EQ(count_of(svg, "&lt;b&gt;&amp;&quot;x&quot; &lt;/b&gt;"), 3u);  // label, tooltip, legend
     EXPECT_NE(svg.find("1 &lt; 2 &amp; &quot;3&quot;"), std::string::npos);
 }
 
@@ -383,6 +384,73 @@ TEST(TimelineSvg, TicksAreRoundAndInPlace) {
         const double unit_s = c.last.ends_with("h") ? 3600 : c.last.ends_with("min") ? 60 : 1;
         EXPECT_NEAR(std::stod(ticks.back()[1]), 68 + 1104 * std::stod(c.last) * unit_s / c.end.seconds(), 0.1);
     }
+}
+
+TEST(TimelineSvg, TheLegendNamesEveryColour) {
+    const std::vector<SimulatedJob> jobs = jobs_named({"alpha", "beta", "never"});
+    const std::string svg = svg_of({segment_s(0, LaneId{0}, 0, 1), segment_s(1, LaneId{0}, 1, 2)}, jobs);
+    const std::regex entry(R"re(<rect class="key"[^>]*fill="(#[0-9a-f]+)"/>\n<text[^>]*>([^<]*)<)re");
+    std::map<std::string, std::string> named;
+    for (const std::smatch& found : matches(svg, entry)) named[found[2]] = found[1];
+    ASSERT_TRUE(named.contains("alpha") && named.contains("beta") && named.contains("white: idle"));
+    EXPECT_FALSE(named.contains("never")) << "it has no colour in the picture";
+    EXPECT_EQ(count_of(svg, "fill=\"" + named["alpha"] + "\""), 2u) << "its turn and its key";
+    EXPECT_NE(named["alpha"], named["beta"]);
+
+    std::vector<Segment> many;
+    for (std::uint32_t i = 0; i < 200; ++i) many.push_back(segment_s(i, LaneId{0}, i, i + 1));
+    const std::string crowd = svg_of(many, numbered_jobs(200));
+    EXPECT_NE(crowd.find(">and 80 more jobs, each in a colour of its own<"), std::string::npos);
+    EXPECT_TRUE(is_well_formed(crowd));
+}
+
+TEST(TimelineSvg, FortyJobsHaveARowEachWithTheirNames) {
+    std::vector<SimulatedJob> jobs = numbered_jobs(40);
+    for (SimulatedJob& job : jobs) job.name = "job <" + job.name + ">";
+    jobs[7].name = "a name that is longer than the margin beside the rows";
+    Panel panel{"p", {}, {}, {}};
+    for (std::uint32_t i = 0; i < 400; ++i) panel.segments.push_back(segment_s(i % 40, LaneId{i % 3}, i, i + 1));
+    panel.presences = {{3, Instant{}, Instant{seconds(500).ns}}};
+    const std::string svg = timeline_svg({&panel, 1}, jobs, {.by_job = true});
+    EXPECT_TRUE(is_well_formed(svg));
+    EXPECT_EQ(count_of(svg, "class=\"lane\""), 40u);
+    EXPECT_NE(svg.find(">job &lt;39&gt;<"), std::string::npos);
+    EXPECT_NE(svg.find(">a name that is longer tha…<"), std::string::npos);
+    EXPECT_EQ(count_of(svg, "class=\"there\""), 1u);
+    EXPECT_NE(svg.find("grey line: the job is there, and waits."), std::string::npos);
+    std::set<int> tops;
+    for (const std::smatch& found : matches(svg, std::regex(R"re(class="lane" x="[0-9]+" y="([0-9]+)")re")))
+        tops.insert(std::stoi(found[1]));
+    ASSERT_EQ(tops.size(), 40u);
+    for (auto top = std::next(tops.begin()); top != tops.end(); ++top)
+        EXPECT_GE(*top - *std::prev(top), 14) << "a line of text fits into a row";
+}
+
+TEST(TimelineSvg, TheAxisCanBeAClockOnTheWall) {
+    const Panel panel{"p", {segment_s(0, LaneId{0}, 0, 60)}, {}, {}};
+    const double at_s = 23 * 3600 + 59 * 60 + 47;
+    const std::string svg = timeline_svg({&panel, 1}, numbered_jobs(1), {.starts_at_s = at_s});
+    std::vector<std::string> ticks;
+    for (const std::smatch& found : matches(svg, std::regex(R"re(class="tick" x="[0-9.]+" y="[0-9]+">([^<]*)<)re")))
+        ticks.push_back(found[1]);
+    EXPECT_EQ(ticks, (std::vector<std::string>{"23:59:50", "23:59:55", "00:00:00", "00:00:05", "00:00:10", "00:00:15",
+                                               "00:00:20", "00:00:25", "00:00:30", "00:00:35", "00:00:40", "00:00:45"}));
+}
+
+TEST(Timeline, SinceKeepsWhatIsLater) {
+    Panel panel{"p", {segment_s(0, LaneId{0}, 0, 4), segment_s(1, LaneId{0}, 4, 8), segment_s(0, LaneId{0}, 8, 9)}, {}, {}};
+    panel.presences = {{0, Instant{}, Instant{seconds(9).ns}}};
+    panel.answering.requests = {{1, Instant{}, Instant{seconds(7).ns}}};
+    panel.answering.gates = {{Instant{}, Instant{seconds(5).ns}}, {Instant{seconds(5).ns}, Instant{seconds(7).ns}}};
+    const Panel later = since(panel, Instant{seconds(6).ns});
+    ASSERT_EQ(later.segments.size(), 2u);
+    EXPECT_EQ(later.segments[0].client, ClientId{1});
+    EXPECT_EQ(later.segments[0].start, Instant{});
+    EXPECT_EQ(later.segments[0].end, Instant{seconds(2).ns});
+    EXPECT_EQ(later.presences[0].end, Instant{seconds(3).ns});
+    EXPECT_EQ(later.answering.requests[0].end, Instant{seconds(1).ns});
+    ASSERT_EQ(later.answering.gates.size(), 1u);
+    EXPECT_EQ(later.answering.gates[0].end, Instant{seconds(1).ns});
 }
 
 TEST(TimelineSvg, PanelsShareTheTimeAxis) {

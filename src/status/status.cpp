@@ -233,6 +233,8 @@ void list(Fields& fields, S& activity) {
     fields.seconds("left_s", activity.left);
     fields.seconds("busy_s", activity.busy);
     fields.seconds("attained_s", activity.attained);
+    fields.milliseconds("iteration_ms", activity.iteration_time);
+    fields.seconds("idle_s", activity.idle);
     fields.seconds("waited_s", activity.waited);
     fields.seconds("waiting_now_s", activity.waiting_now);
     fields("persistent_bytes", activity.persistent);
@@ -253,6 +255,8 @@ void list(Fields& fields, S& activity) {
     fields.milliseconds("request_p99_ms", activity.requests.p99);
     fields("priority", activity.priority);
     fields("weight", activity.weight);
+    fields("occupancy", activity.occupancy);
+    fields("pageable", activity.pageable);
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
@@ -268,6 +272,15 @@ void list(Fields& fields, S& end) {
     fields("exit_status", end.exit_status);
 }
 
+template <typename Fields, Some<RunFigures> S>
+void list(Fields& fields, S& past) {
+    fields("past_iterations", past.iterations);
+    fields.milliseconds("past_iteration_ms", past.iteration_time);
+    fields("past_persistent_bytes", past.persistent);
+    fields("past_ephemeral_bytes", past.ephemeral);
+    fields.choice("past_class", past.interactive, "interactive", "batch");
+}
+
 template <typename Fields, Some<JobStatus> S>
 void list(Fields& fields, S& job) {
     fields("job", job.job);
@@ -281,6 +294,7 @@ void list(Fields& fields, S& job) {
     fields("command", job.command);
     fields("state", job.state);
     fields.among("start_waits_for", job.start_wait);
+    fields.among("past_iterations", job.past);
     fields("log", job.log);
     fields("why_unshared", job.why_unshared);
     fields.among("iterations", job.activity);
@@ -341,6 +355,9 @@ void list(Fields& fields, S& service) {
     fields.milliseconds("min_turn_ms", service.min_turn);
     fields("capacity_bytes", service.capacity);
     fields("reserved_bytes", service.reserved);
+    fields("lanes_max", service.lanes_max);
+    fields.choice("share_by", service.share_by_user, "user", "job");
+    fields("page_bytes_per_s", service.page_bytes_per_s);
     fields("gates_closed_share", service.gates_closed_share);
     fields("held_by_orphans_bytes", service.held_by_orphans);
     fields.part("trace", service.trace);

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "base/run_figures.h"
 #include "base/time.h"
 #include "core/engine.h"
 #include "core/types.h"
@@ -73,6 +74,8 @@ struct Activity {
     std::optional<Duration> left;  ///< estimated wall time that it still needs
     Duration busy;                 ///< inside iterations, by its own count; earlier services included
     Duration attained;             ///< on the device, by the engine's count
+    Duration iteration_time;       ///< mean on the device, if it has run enough; else of an earlier run, or as stated
+    Duration idle;                 ///< time in which it did not want to run, as far as the engine knows
     Duration waited;
     Duration waiting_now;
     Bytes persistent;
@@ -95,6 +98,8 @@ struct Activity {
     std::uint64_t launches = 0;  ///< of one that shows no iterations, and takes turns by launches
     int priority = 0;
     double weight = 1;
+    double occupancy = 1;  ///< share of the device that it can use alone
+    bool pageable = true;
     double memory_time_gib_s = 0;
 };
 
@@ -122,6 +127,7 @@ struct JobStatus {
     std::string log;           ///< path, if it was detached
     std::string why_unshared;  ///< why it runs without sharing, or a process of it does
     std::optional<StartWait> start_wait;  ///< of a job that must not start yet
+    std::optional<RunFigures> past;       ///< of an earlier run of its command, if the job has no client yet
     std::optional<Activity> activity;     ///< of a client that the engine knows
     std::optional<JobEnd> end;            ///< of a job that has ended
 };
@@ -162,6 +168,9 @@ struct ServiceStatus {
     TraceStatus trace;
     Statistics statistics;
     std::vector<LaneStatus> lanes;
+    unsigned lanes_max = 0;      ///< that may run at once; 0: as many as the policy wants
+    bool share_by_user = false;  ///< time is shared between users first
+    double page_bytes_per_s = 0;
 };
 
 /// Grows when a key is renamed, removed or gets another meaning. New keys may appear at any time.

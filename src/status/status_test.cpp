@@ -37,6 +37,9 @@ Status full_status() {
     service.lanes = {{LaneId{2}, Bytes{20}, Bytes{30}, UserId{1000}, ClientId{5}},
                      {LaneId{3}, Bytes{1}, Bytes{1}, UserId{1000}, kNoClient}};
     service.gates_closed_share = 0.125;
+    service.lanes_max = 3;
+    service.share_by_user = true;
+    service.page_bytes_per_s = 1e9;
     Activity activity;
     activity.requests = {40, milliseconds(5), milliseconds(12)};
     activity.wait = {WaitReason::kStoppedHolder, Wait::Behind{"vae", 4}};
@@ -47,6 +50,10 @@ Status full_status() {
     activity.left = milliseconds(1500);
     activity.busy = milliseconds(250);
     activity.attained = milliseconds(750);
+    activity.iteration_time = milliseconds(250);
+    activity.idle = milliseconds(125);
+    activity.occupancy = 0.5;
+    activity.pageable = false;
     activity.waited = seconds(3);
     activity.waiting_now = seconds(1);
     activity.persistent = Bytes{1};
@@ -87,11 +94,13 @@ Status full_status() {
     starting.attached = milliseconds(500);
     starting.state = JobState::kWaiting;
     starting.start_wait = StartWait{{WaitReason::kMemory, Wait::Behind{"vae", 4}}};
+    starting.past = {50, milliseconds(20), Bytes{4}, Bytes{5}, /*interactive=*/true};
     starting.why_unshared = "no torch";
     status.jobs.push_back(starting);
     JobStatus ended = starting;
     ended.state = JobState::kEnded;
     ended.start_wait.reset();
+    ended.past.reset();
     ended.end = {1'700'000'000, 130};
     status.ended.push_back(ended);
     return status;
@@ -124,17 +133,18 @@ TEST(Status, IsThisJson) {
         R"("job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":"","why_unshared":"no torch"}],"jobs":[{"attached_s":20.0,)"
         R"("attained_s":0.75,"behind":"vae","behind_job":4,"beside":true,"boundaries_delayed":9,"busy_s":0.25,)"
         R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","elapsed_s":21.0,)"
-        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"iterations":12,"iterations_before":2,)"
+        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
-        R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","page_outs":8,)"
-        R"("persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
+        R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"page_outs":8,)"
+        R"("pageable":false,"persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
         R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_s":3.0,"waiting_now_s":1.0,)"
         R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"job":4,)"
-        R"("log":"","name":"late","pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
+        R"("log":"","name":"late","past_class":"interactive","past_ephemeral_bytes":5,"past_iteration_ms":20.0,)"
+        R"("past_iterations":50,"past_persistent_bytes":4,"pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
         R"("service":{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
         R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
-        R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"min_turn_ms":5.0,"mps":"/mps",)"
-        R"("paging":true,"pid":77,"policy":"fair","reserved_bytes":1073741824,"socket":"/run/socket",)"
+        R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lanes_max":3,"min_turn_ms":5.0,"mps":"/mps",)"
+        R"("page_bytes_per_s":1000000000.0,"paging":true,"pid":77,"policy":"fair","reserved_bytes":1073741824,"share_by":"user","socket":"/run/socket",)"
         R"("state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
         R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
         R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak_bytes":17,"revokes":4,"switches":2,)"

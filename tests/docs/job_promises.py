@@ -133,6 +133,38 @@ def the_page_is_served(reader, line):
     said.kill()
 
 
+@promise("salus forecast", "salus forecast --policy srtf,fair")
+def ends_are_forecast(reader, _line):
+    reader.is_at_work()
+    said = yield {}
+    expect(re.search(r"^JOB +NAME +LENGTH .*fair", said.text, re.M), "it has no column for fair: " + said.text)
+    expect("serve" in said.text and "\n     mean" in said.text, "a job or the mean is missing: " + said.text)
+    jobs = reader.types("salus forecast --json").json()["jobs"]
+    expect({"night", "serve"} <= {job["name"] for job in jobs}, "jobs are missing: %s" % jobs)
+
+
+@promise("salus report night")
+def a_job_is_accounted_for(reader, line):
+    reader.is_at_work()
+    said = yield {}
+    expect(said.text.startswith("night (job ") and "\nwaits " in said.text and "\nmemory time " in said.text, "it prints: " + said.text)
+    expect("waits_s" in reader.types("salus report night --json").json(), "it has no waits by reason")
+    if "after its end" in line.comment:
+        reader.has_run()
+        said = reader.types("salus report night").text
+        expect("ended with status 0" in said, "of a job that has ended it prints: " + said)
+
+
+@promise("salus trace now.svg --last 60s --by lane")
+def a_timeline_of_the_last_minute(reader, _line):
+    reader.is_at_work()
+    yield {}
+    by_lane = text_of(os.path.join(reader.work, "now.svg"))
+    expect(">lane 1<" in by_lane, "it has no rows by lane")
+    reader.types("salus trace now.svg --last 60s")
+    expect(">night<" in text_of(os.path.join(reader.work, "now.svg")), "it has no row for night")
+
+
 @promise("salus history")
 def the_history_is_shown(reader, line):
     reader.has_run()

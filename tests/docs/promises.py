@@ -35,6 +35,8 @@ COMPLETED = {
     "salus logs": "salus logs night",
     "salus pause": "salus pause night",
     "salus policy NAME": "salus policy rr",
+    "salus report": "salus report night",
+    "salus report JOB": "salus report night",
     "salus run": "salus run -- ./train",
     "salus run --memory 8GiB": "salus run --memory 8GiB -- ./train",
     "salus run --require": "salus run --require -- ./train",
