@@ -60,15 +60,15 @@ int export_trace(const TraceArguments& a) {
     const bool svg = a.file.ends_with(".svg");
     if (!svg && !a.file.ends_with(".json")) throw UsageError{fmt::format("'{}' ends in neither .json nor .svg", a.file)};
     if (a.by != "job" && a.by != "lane") throw UsageError{fmt::format("--by: '{}' is neither 'job' nor 'lane'", a.by)};
-    const auto last_s = a.last.empty() ? std::nullopt : parse_span_s(a.last);
-    if (!a.last.empty() && !(last_s && *last_s > 0 && *last_s <= 1e9))
+    const double last_s = parse_span_s(a.last).value_or(0);
+    if (!a.last.empty() && !(last_s > 0 && last_s <= 1e9))
         throw UsageError{fmt::format("--last must be a time such as 60s or 2h; got '{}'", a.last)};
     auto run = sim::read_recorded_run(read_trace(a.from), find_policy, fallback_policy());
     if (!run) throw Failure{run.error()};
     if (run.value().segments.empty()) throw Failure{"nothing has run yet"};
     // Times from the first attachment on.
     Instant start = run.value().result.jobs.front().arrival;
-    if (last_s) start = std::max(start, run.value().end - seconds_of(*last_s));
+    if (last_s > 0) start = std::max(start, run.value().end - seconds_of(last_s));
     const std::vector<sim::Panel> panels = {since(panel_of(run.value()), start)};
     if (panels.front().segments.empty()) throw Failure{fmt::format("nothing has run in the last {}", a.last)};
     const std::vector<sim::SimulatedJob> jobs = named_jobs(run.value());
