@@ -31,7 +31,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'in
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: build programs install uninstall package test test-gpu test-install demo bench format check clean setup torch torch-all
+.PHONY: build programs install uninstall package test test-gpu test-install demo bench format check clean setup torch torch-all prometheus
 
 setup:
 	@scripts/setup
@@ -71,10 +71,12 @@ torch:
 	@scripts/setup-torch
 torch-all: setup
 	@scripts/setup-torch --all
+prometheus: setup
+	@scripts/setup-prometheus
 
 # From nothing within 10 minutes on two cores. Each PyTorch test runs with one of two versions here, with both in `make check`.
 test:
-	@$(MAKE) --no-print-directory -j2 build torch-all
+	@$(MAKE) --no-print-directory -j2 build torch-all prometheus
 	@if command -v python3 >/dev/null; then for test in tests/python/test_*.py; do python3 $$test; done; else echo "no python3: SKIPPED"; fi
 	@$(CTEST) --test-dir build
 	@$(CONCURRENCY) --kind host --seconds 60 & other=$$!; $(CONCURRENCY) --kind standin --seconds 60 || failed=1; \
@@ -102,6 +104,7 @@ bench: build torch
 	@bench/evaluate
 	@bench/predict
 	@bench/forecast
+	@bench/metrics
 
 format: setup
 	@clang-format -i $(SOURCES)

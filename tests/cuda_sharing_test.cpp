@@ -1,6 +1,7 @@
 // A service and jobs on the stand-in GPU: lanes in its memory, what else is used there, MPS, and machines without any.
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -40,6 +41,28 @@ void end(std::unique_ptr<Part> part) {
 Words job_of(const std::string& persistent, const std::string& ephemeral, const std::string& iterations = "1000000") {
     return {"--persistent", persistent, "--ephemeral", ephemeral, "--block",      "8MiB",
             "--work",       "200",      "--touch",     "pages",   "--iterations", iterations};
+}
+
+// ------------------------------------------------------------------------------------------------------------ monitoring
+
+TEST(CudaSharing, TheJobsOfAGpuAreListedForNvidiasExporter) {
+    char directory[] = "/tmp/salus-mapping-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory), nullptr);
+    const std::string file = std::string(directory) + "/0";
+    {
+        GpuMachine machine({"--job-mapping-dir", directory});
+        EXPECT_FALSE(std::filesystem::exists(file));
+        Process& one = machine.job("one", job_of("8MiB", "8MiB"));
+        ASSERT_TRUE(eventually([&] { return text_of(file) == "1\n"; })) << text_of(file);
+        machine.job("two", job_of("8MiB", "8MiB"));
+        ASSERT_TRUE(eventually([&] { return text_of(file) == "1\n2\n"; })) << text_of(file);
+        one.end();
+        EXPECT_TRUE(eventually([&] { return text_of(file) == "2\n"; })) << text_of(file);
+        machine.service().signal(SIGTERM);
+        EXPECT_EQ(machine.service().wait(), 0);
+        EXPECT_FALSE(std::filesystem::exists(file));
+    }
+    std::filesystem::remove_all(directory);
 }
 
 // --------------------------------------------------------------------------------------------------------------- sharing

@@ -46,7 +46,7 @@ const std::regex kImpure(
 
 /// What src/os wraps. Only it may reach past itself, and device/, which maps memory and watches it being written.
 const std::regex kWrapped(R"(^(time\.h|ctime|sys/time\.h|fcntl\.h|poll\.h|sys/poll\.h|spawn\.h|dirent\.h|linux/.*|)"
-                          R"(sys/(file|socket|un|wait|syscall|sendfile|uio)\.h)$)");
+                          R"((netinet|arpa)/.*|sys/(file|socket|un|wait|syscall|sendfile|uio)\.h)$)");
 const std::set<std::string> kMayReachPastOs = {"os", "device"};
 
 struct Include {

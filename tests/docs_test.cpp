@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "policies/table.h"
 #include "sim/workloads.h"
+#include "status/prometheus.h"
 #include "status/status.h"
 
 namespace salus {
@@ -139,6 +140,18 @@ TEST(Docs, TheReferenceHasEveryOptionOfTheServiceWithItsDefault) {
             named.insert(option[1].str() + " = " + option[2].str());
     }
     EXPECT_EQ(named, rows);
+}
+
+TEST(Docs, EverySeriesIsExplainedAndNoOther) {
+    Status status;
+    status.jobs.emplace_back().activity.emplace().interactive = true;
+    const std::string page = to_prometheus(status, std::vector<JobTotals>(1));
+    const std::set<std::string> written = all_matches(page, std::regex("# TYPE (salus_[a-z_]+) "));
+    EXPECT_EQ(all_matches(document("docs/metrics.md"), std::regex("\n\\| `(salus_[a-z_]+)` \\|")), written);
+    std::set<std::string> states;
+    for (const std::string& state : all_matches(page, std::regex("salus_jobs\\{state=\"([a-z ]+)\""))) states.insert(state);
+    const std::string row = lines_with(document("docs/metrics.md"), "| `salus_jobs` ").at(0);
+    for (const std::string& state : states) EXPECT_NE(row.find(state), std::string::npos) << state;
 }
 
 /// What stands for something else in a message: "..." in the documents; a format's {} or %s, or the end of a literal, in the

@@ -46,6 +46,31 @@ TEST_F(TurnTest, WaitsForAGrantAndRunsInIt) {
     EXPECT_EQ(page_.begun_ns, 60u);
 }
 
+TEST_F(TurnTest, ThePageHasTheTimesOfIterations) {
+    const auto at = [&](std::size_t place) { return page_.iterations_by_time[place].load(); };
+    const auto part = [&](std::uint64_t from_us, std::uint64_t to_us, std::uint64_t iterations) {
+        turn_.begin(from_us * 1000);
+        turn_.leave();
+        turn_.finish(to_us * 1000, iterations);
+        turn_.settle(/*clean=*/true, /*drained=*/true);
+    };
+    turn_.begin(1);
+    grant();
+    part(0, 100, 1);
+    EXPECT_EQ(at(0), 1u);
+    part(1000, 1150, 0);  // this one ...
+    EXPECT_EQ(page_.iteration_times_ns, 100'000u);
+    part(2000, 2050, 1);  // ... goes on here
+    EXPECT_EQ(at(1), 1u) << "200 us";
+    part(3000, 3600, 3);
+    EXPECT_EQ(at(1), 4u) << "three of them, 200 us each";
+    EXPECT_EQ(page_.iteration_times_ns, 900'000u);
+    turn_.device_finished(3'650'000);
+    part(4000, 4200, 1);
+    EXPECT_EQ(at(2), 1u) << "250 us: the device's time counts, too";
+    EXPECT_EQ(page_.iteration_times_ns, page_.busy_ns);
+}
+
 TEST_F(TurnTest, GivesTheGrantBackOnlyWhenTheDeviceIsDone) {
     turn_.begin(1);
     grant();

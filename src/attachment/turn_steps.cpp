@@ -68,9 +68,22 @@ TurnSteps::Left TurnSteps::leave() {
 }
 
 void TurnSteps::finish(std::uint64_t now_ns, std::uint64_t iterations) {
-    page_.busy_ns.fetch_add(now_ns - page_.begun_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    const std::uint64_t time_ns = now_ns - page_.begun_ns.load(std::memory_order_relaxed);
+    page_.busy_ns.fetch_add(time_ns, std::memory_order_relaxed);
     page_.ended_ns.store(now_ns, std::memory_order_relaxed);
+    iteration_ns_ += time_ns;
+    note_time(iterations);
     count(iterations);
+}
+
+/// An iteration may consist of several parts, of which only the last one counts it.
+void TurnSteps::note_time(std::uint64_t iterations) {
+    if (iterations == 0) return;
+    const Duration each{static_cast<std::int64_t>(iteration_ns_ / iterations)};
+    const std::size_t place = Histogram::place_of(each, ControlPage::kIterationTimesLeast);
+    page_.iterations_by_time[place].fetch_add(iterations, std::memory_order_relaxed);
+    page_.iteration_times_ns.fetch_add(iteration_ns_, std::memory_order_relaxed);
+    iteration_ns_ = 0;
 }
 
 void TurnSteps::device_finished(std::uint64_t now_ns) {
@@ -78,6 +91,7 @@ void TurnSteps::device_finished(std::uint64_t now_ns) {
     if (now_ns <= ended) return;
     page_.busy_ns.fetch_add(now_ns - ended, std::memory_order_relaxed);
     page_.ended_ns.store(now_ns, std::memory_order_relaxed);
+    iteration_ns_ += now_ns - ended;  // the iteration is counted already, so this goes to the next one
 }
 
 TurnSteps::Settled TurnSteps::settle(bool clean, bool drained) {

@@ -62,7 +62,11 @@ public:
 private:
     Entry entered(const control::Word& before, std::uint64_t now_ns);
 
+    void note_time(std::uint64_t iterations);
+
     ControlPage& page_;
+    /// Of the iteration that is not counted yet. One thread at a time: the last one inside, or the helper after it.
+    std::uint64_t iteration_ns_ = 0;
 };
 
 }  // namespace salus::attachment

@@ -36,6 +36,12 @@ constexpr Duration milliseconds(std::int64_t n) { return {n * 1'000'000}; }
 constexpr Duration seconds(std::int64_t n) { return {n * 1'000'000'000}; }
 constexpr Duration minutes(std::int64_t n) { return seconds(n * 60); }
 
+/// For what others say: figures of any size. REQUIRES: neither is negative.
+constexpr Duration sum_within_reason(Duration a, Duration b) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return {a.ns > kMost - b.ns ? kMost : a.ns + b.ns};
+}
+
 /// Rounds to the nearest nanosecond. REQUIRES: finite and within +-292 years.
 constexpr Duration seconds_of(double s) { return {static_cast<std::int64_t>(s * 1e9 + (s < 0 ? -0.5 : 0.5))}; }
 

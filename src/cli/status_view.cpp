@@ -382,6 +382,7 @@ std::string format_status(const Status& status) {
     lines.add("service", fmt::format("salusd {}, pid {}, up {}", shown(service.version), service.pid,
                                      format_seconds(service.uptime.seconds())));
     lines.add("socket", shown(service.socket));
+    if (!service.metrics.empty()) lines.add("metrics", shown(service.metrics));
     const char* paging = service.device == "cuda" ? "no paging on a GPU" : service.paging ? "paging on" : "paging off";
     lines.add("policy", fmt::format("{}, turns of {:g} ms or more, {}", shown(service.policy),
                                     service.min_turn.seconds() * 1e3, paging));

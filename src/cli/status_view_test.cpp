@@ -388,7 +388,9 @@ TEST(FormatStatus, SaysWhatIsUnusual) {
     status.service.trace.recording = false;
     status.service.lanes.clear();
     status.service.statistics.fallbacks = 1;
+    status.service.metrics = "127.0.0.1:9464";
     const std::string text = format_status(status);
+    EXPECT_NE(text.find("socket    /run/salus/socket\nmetrics   127.0.0.1:9464\n"), std::string::npos) << text;
     EXPECT_NE(text.find("          1.0 GiB still held by jobs of an earlier service\n"), std::string::npos) << text;
     EXPECT_NE(text.find("lanes     none\n"), std::string::npos) << text;
     EXPECT_NE(text.find("fallback  the policy misbehaved"), std::string::npos) << text;

@@ -44,7 +44,11 @@ bool may_move(Residency from, Residency to) {
 void Client::move_turn(Turn to, Instant now) {
     SALUS_CHECK(may_move(turn_, to), "a turn does not move this way");
     const bool wanted = turn_ == Turn::kReady || turn_ == Turn::kRunning;
-    if (to == Turn::kReady) waits_since = now;
+    if (turn_ == Turn::kReady) count_wait(now);
+    if (to == Turn::kReady) {
+        waits_since = wait_counted_until = now;
+        first_wanted_at = std::min(first_wanted_at, now);
+    }
     if (to == Turn::kRunning) charged_until = now;
     if (to == Turn::kRunning && turn_ == Turn::kReady) granted_at = now;
     if ((to == Turn::kParked || to == Turn::kHoldingIdle) && wanted) idle_since = now;
@@ -55,7 +59,22 @@ void Client::move_residency(Residency to, Instant now) {
     SALUS_CHECK(may_move(residency_, to), "memory does not move this way");
     const bool was_there = residency_ == Residency::kPagingOut;  // and stays: it could not be paged
     if (to == Residency::kResident && !was_there) resident_since = now;
+    if (to == Residency::kPagingOut || to == Residency::kPagingIn) paging_since = now;
     residency_ = to;
+}
+
+Waits Client::waits(Instant now) const {
+    Waits all = waited;
+    // A wait for a turn is not told: Engine::tell_waits().
+    const WaitReason reason = told == WaitReason::kNothing ? WaitReason::kTurn : told;
+    if (turn_ == Turn::kReady) wait_for(all, reason) += now - wait_counted_until;
+    if (stalled) wait_for(all, WaitReason::kMemory) += now - stalled_at;
+    return all;
+}
+
+void Client::count_wait(Instant now) {
+    waited = waits(now);
+    wait_counted_until = now;
 }
 
 Client& Clients::add(ClientId id) {

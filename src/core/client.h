@@ -93,6 +93,19 @@ struct Client {
     WaitReason told = WaitReason::kNothing;
     ClientId told_behind = kNoClient;
 
+    // For viewers only.
+    Instant asked_back_at;             ///< if yield_asked
+    Instant paging_since;              ///< if it is being paged
+    Instant first_wanted_at = kNever;  ///< a turn
+    bool has_run = false;              ///< it has had one
+    Waits waited{};                    ///< up to wait_counted_until, and what it waited in mid-iteration
+    Instant wait_counted_until;
+
+    /// The time that it has waited so far, for each reason.
+    Waits waits(Instant now) const;
+    /// The reason changes, or the wait ends. REQUIRES: it is ready.
+    void count_wait(Instant now);
+
     Turn turn() const { return turn_; }
     Residency residency() const { return residency_; }
     bool holds() const { return turn_ == Turn::kRunning || turn_ == Turn::kHoldingIdle; }

@@ -196,6 +196,7 @@ void Engine::stall(Client& client) {
 void Engine::unstall(Client& client) {
     if (!client.stalled) return;
     charge_time(client);
+    wait_for(client.waited, WaitReason::kMemory) += now_ - client.stalled_at;
     client.stalled = false;
     --stalled_;
 }
@@ -311,6 +312,8 @@ void Engine::on(const event::PagedOut& e) {
     if (!client) return;
     if (client->residency() != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
     client->move_residency(Residency::kPaged, now_);
+    statistics_.page_out_times.add(now_ - client->paging_since);
+    statistics_.paged_out += client->reserved();
     ledger_.clear(*client, now_);
     memory_changed_ = true;
 }
@@ -320,6 +323,8 @@ void Engine::on(const event::PagedIn& e) {
     if (!client) return;
     if (client->residency() != Residency::kPagingIn) return drop(e.client, ProtocolFault::kNotAsked);
     client->move_residency(Residency::kResident, now_);
+    statistics_.page_in_times.add(now_ - client->paging_since);
+    statistics_.paged_in += client->reserved();
     became_ready(*client);
     memory_changed_ = true;
 }

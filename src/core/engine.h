@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/histogram.h"
 #include "base/ids.h"
 #include "base/time.h"
 #include "core/client.h"
@@ -65,6 +66,15 @@ struct Statistics {
     std::uint64_t fallbacks = 0;
     std::uint64_t gate_closings = 0;
     Bytes reserved_peak;
+
+    // For the metrics; not in the JSON.
+    Histogram turn_times{.least = milliseconds(1)};        ///< from the grant until it is back
+    Histogram handover_times{.least = microseconds(10)};   ///< from the request to give a lane back until it is back
+    Histogram admission_waits{.least = milliseconds(10)};  ///< of newcomers, to start and until their first turn
+    Histogram page_out_times{.least = milliseconds(1)};
+    Histogram page_in_times{.least = milliseconds(1)};
+    Bytes paged_out{};  ///< these two only grow: a client that could not be paged out does not count
+    Bytes paged_in{};
 };
 
 /// Clients that share time with each other: those of a user, or all if time is shared by job. Note [Virtual time].
@@ -94,6 +104,8 @@ public:
     const Starts& starts() const { return starts_; }
     WaitReason why_waits_to_start(JobId job) const { return starts_.why_waits(job, options_.context, now_); }
     const Statistics& statistics() const { return statistics_; }
+    /// How long the job's process has waited to start; 0 if it was not announced.
+    Duration waited_to_start(JobId job, Instant now) const { return starts_.waited(job, now); }
     /// Recomputes the sums, counts and lists that events change step by step, and checks that they are right.
     void audit() const;
     std::span<const Client* const> clients() const { return clients_.all(); }  ///< in order of attachment

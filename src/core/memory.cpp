@@ -395,6 +395,7 @@ void Engine::tell_waits() {
             behind = kNoClient;
         }
         if (reason == client->told && behind == client->told_behind) continue;
+        if (client->turn() == Turn::kReady) client->count_wait(now_);
         client->told = reason;
         client->told_behind = behind;
         act(action::Wait{client->facts.id, reason, behind});

@@ -41,7 +41,9 @@ Starts::Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger,
     : clients_(clients), lanes_(lanes), ledger_(ledger), limits_(limits) {}
 
 Starts::Announced Starts::announce(const event::Announce& e, Instant now) {
-    AnnouncedJob& job = jobs_[e.job];
+    const auto [entry, is_new] = jobs_.try_emplace(e.job);
+    AnnouncedJob& job = entry->second;
+    if (is_new) job.announced_at = now;
     const bool started_before = !job.waits();
     job.persistent = e.persistent;
     job.user = e.user;
@@ -125,6 +127,12 @@ void Starts::start(JobId id, Instant now) {
 bool Starts::waits(JobId id) const {
     const auto job = jobs_.find(id);
     return job != jobs_.end() && job->second.waits();
+}
+
+Duration Starts::waited(JobId id, Instant now) const {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) return {};
+    return (job->second.waits() ? now : job->second.started_at) - job->second.announced_at;
 }
 
 bool Starts::anybody_waits() const {

@@ -36,6 +36,8 @@ public:
     void start(JobId job, Instant now);
 
     bool waits(JobId job) const;
+    /// The time from its announcement until it started, or until now; 0 if it was not announced.
+    Duration waited(JobId job, Instant now) const;
     /// Why it waits; kNothing if it does not.
     WaitReason why_waits(JobId job, Bytes context, Instant now) const;
     bool anybody_waits() const;
@@ -47,6 +49,7 @@ private:
     struct AnnouncedJob {
         UserId user{};
         Bytes persistent;             ///< P of an earlier run; 0: unknown
+        Instant announced_at;         ///< first
         Instant not_before;           ///< the job does not start earlier, even if there is room
         Instant started_at = kNever;  ///< kNever: it waits
 

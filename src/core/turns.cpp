@@ -282,6 +282,7 @@ void Engine::ask_one(Client& holder) {
     holder.let_in_until = kNever;
     if (holder.yield_asked) return;
     holder.yield_asked = true;
+    holder.asked_back_at = now_;
     if (holder.turn() == Turn::kHoldingIdle) {
         ++statistics_.revokes;
         act(action::Revoke{holder.facts.id});
@@ -320,6 +321,7 @@ void Engine::release_lane(Client& client) {
         lane.holder = kNoClient;
         lane.yield_at = kNever;
         lane.blocked = false;
+        if (taken_back) statistics_.handover_times.add(now_ - client.asked_back_at);
     }
     if (client.crew != kNoJob) pass_on(client, taken_back);
 }
@@ -352,6 +354,9 @@ void Engine::move_by_class(Client& client) {
 /// A client that stops waiting leaves its lane's ready list here. A client that begins to wait joins it in became_ready(),
 /// which also considers the lane's holder.
 void Engine::move_turn(Client& client, Turn to) {
+    if (client.holds() && to == Turn::kParked) statistics_.turn_times.add(now_ - client.granted_at);
+    if (to == Turn::kRunning && !std::exchange(client.has_run, true) && client.iterations_before == 0)
+        statistics_.admission_waits.add(now_ - client.first_wanted_at + starts_.waited(client.job, now_));
     client.move_turn(to, now_);
     // A refusal to be paged out that came when the client already wanted to run ends with the turn that it got.
     if (to == Turn::kRunning) client.page_refused = false;

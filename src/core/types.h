@@ -17,6 +17,8 @@
 // reserved, there is a debt: nobody is admitted until it is repaid, and the debt does not count as free memory.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -242,7 +244,11 @@ enum class WaitReason : std::uint8_t {
     kUserMemory,     ///< its user has as much memory as a user may have
     kUserJobs,       ///< its user has as many jobs as a user may have
 };
+inline constexpr std::size_t kWaitReasons = 13;
 std::string_view name_of(WaitReason reason);
+/// Time waited, by reason.
+using Waits = std::array<Duration, kWaitReasons>;
+inline Duration& wait_for(Waits& waits, WaitReason reason) { return waits[static_cast<std::size_t>(reason)]; }
 
 enum class PolicyFault : std::uint8_t {
     kNotACandidate,  ///< it chose a client that may not run

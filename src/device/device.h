@@ -65,6 +65,8 @@ public:
     virtual bool renew(LaneId lane) = 0;
     /// Whether a process still has lane memory mapped. True if that cannot be found out.
     virtual bool is_mapped_in(int pid) const = 0;
+    /// The GPU's number on this machine, by which tools name it. Nothing: it is no GPU, or nobody can tell.
+    virtual std::optional<unsigned> index() const { return std::nullopt; }
 
     /// What the device reports about itself and its users now. A figure that it cannot tell stays 0 or empty.
     struct Usage {

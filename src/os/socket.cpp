@@ -1,11 +1,14 @@
 #include "os/socket.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -143,7 +146,7 @@ SocketFile socket_file_at(const std::string& path) {
     return {status.st_dev, status.st_ino};
 }
 
-Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
+Result<Descriptor> listen_at(const std::string& path, unsigned mode, SocketKind kind) {
     const Result<sockaddr_un> address = address_of(path);
     if (!address) return Error{address.error()};
     struct stat there {};
@@ -152,7 +155,8 @@ Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
         ::unlink(path.c_str());
     }
     const auto failed = [&] { return Error{path + ": " + std::strerror(errno)}; };
-    Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int type = kind == SocketKind::kPackets ? SOCK_SEQPACKET : SOCK_STREAM;
+    Descriptor socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return failed();
     const mode_t before = ::umask(0777 & ~mode);  // a chmod afterwards would come too late for who connects at once
     const int bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un));
@@ -165,5 +169,92 @@ Result<Descriptor> listen_at(const std::string& path, unsigned mode) {
 Descriptor accept_from(int listener) {
     return Descriptor(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
+
+// ------------------------------------------------------------------------------------------------------------- streams
+
+namespace {
+
+struct InternetAddress {
+    union {
+        sockaddr any{};
+        sockaddr_in v4;
+        sockaddr_in6 v6;
+    };
+    socklen_t size = 0;
+};
+
+std::optional<InternetAddress> internet_address(const std::string& text, std::uint16_t port) {
+    InternetAddress address;
+    if (in_addr v4{}; ::inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+        address.v4 = {};
+        address.v4.sin_family = AF_INET;
+        address.v4.sin_port = htons(port);
+        address.v4.sin_addr = v4;
+        address.size = sizeof address.v4;
+        return address;
+    }
+    if (in6_addr v6{}; ::inet_pton(AF_INET6, text.c_str(), &v6) == 1) {
+        address.v6 = {};
+        address.v6.sin6_family = AF_INET6;
+        address.v6.sin6_port = htons(port);
+        address.v6.sin6_addr = v6;
+        address.size = sizeof address.v6;
+        return address;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+bool is_served(const std::string& path) {
+    const Result<sockaddr_un> address = address_of(path);
+    const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!address || !socket) return false;
+    const int connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un));
+    return connected == 0 || errno == EAGAIN || errno == EPROTOTYPE;
+}
+
+bool is_loopback(const std::string& text) {
+    const auto address = internet_address(text, 0);
+    if (!address) return false;
+    if (address->any.sa_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+    return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
+}
+
+Result<Descriptor> listen_on_loopback(const std::string& text, std::uint16_t port) {
+    const auto address = internet_address(text, port);
+    const auto failed = [&] { return Error{text + " port " + std::to_string(port) + ": " + std::strerror(errno)}; };
+    SALUS_CHECK(address && is_loopback(text), "other machines must not reach it");
+    Descriptor socket(::socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return failed();
+    // Else the connections of an earlier listener would keep the port for a minute.
+    const int yes = 1;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (::bind(socket.get(), &address->any, address->size) != 0) return failed();
+    if (::listen(socket.get(), 32) != 0) return failed();
+    return socket;
+}
+
+std::optional<std::size_t> send_some(int socket, std::string_view bytes) {
+    for (;;) {
+        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) return static_cast<std::size_t>(sent);
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+        if (errno != EINTR) return std::nullopt;
+    }
+}
+
+bool receive_some(int socket, std::string& to, std::size_t at_most) {
+    const std::size_t before = to.size();
+    to.resize(before + at_most);
+    ssize_t got = 0;
+    do got = ::recv(socket, to.data() + before, at_most, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    const bool nothing_now = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    to.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return got > 0 || nothing_now;
+}
+
+void end_sending(int socket) { ::shutdown(socket, SHUT_WR); }
 
 }  // namespace salus::os

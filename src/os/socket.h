@@ -1,4 +1,4 @@
-// Local sockets that carry packets and descriptors. Never raises a signal.
+// Local sockets: those that carry packets and descriptors, and streams of bytes. Never raises a signal.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
@@ -64,10 +65,27 @@ struct SocketFile {
 SocketFile socket_file_at(const std::string& path);
 
 inline constexpr std::size_t kSocketPathMax = 107;
+enum class SocketKind { kPackets, kStream };
 /// Neither the listener nor accepted connections block. Removes the socket that an earlier listener left at the path.
-/// REQUIRES: the lock of that path is held.
-Result<Descriptor> listen_at(const std::string& path, unsigned mode);
+/// REQUIRES: the lock of that path is held, or nobody else listens there.
+Result<Descriptor> listen_at(const std::string& path, unsigned mode, SocketKind kind = SocketKind::kPackets);
 /// On failure errno says why.
 Descriptor accept_from(int listener);
+
+// ---- streams of bytes
+
+/// Whether somebody listens at the path, for streams or for packets.
+bool is_served(const std::string& path);
+
+/// Whether the text is an address, IPv4 or IPv6, that only this machine can reach.
+bool is_loopback(const std::string& address);
+/// As listen_at(), for streams. REQUIRES: is_loopback().
+Result<Descriptor> listen_on_loopback(const std::string& address, std::uint16_t port);
+/// How much of it was sent without waiting. Nothing: the peer is gone.
+std::optional<std::size_t> send_some(int socket, std::string_view bytes);
+/// Appends what has come, up to `at_most` bytes, without waiting. False: the peer sends no more.
+bool receive_some(int socket, std::string& to, std::size_t at_most);
+/// The peer finds the end of what it was sent.
+void end_sending(int socket);
 
 }  // namespace salus::os

@@ -119,5 +119,37 @@ TEST(Signal, IsThereUntilItIsDiscarded) {
     discard_signals(-1);
 }
 
+TEST(Stream, OnlyThisMachineReachesALoopbackAddress) {
+    for (const char* address : {"127.0.0.1", "127.255.0.3", "::1"}) EXPECT_TRUE(is_loopback(address)) << address;
+    for (const char* address :
+         {"", "0.0.0.0", "128.0.0.1", "10.0.0.1", "::", "::2", "::ffff:127.0.0.1", "localhost", "127.1"})
+        EXPECT_FALSE(is_loopback(address)) << address;
+}
+
+TEST(Stream, CarriesBytesUntilItsEnd) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const Descriptor ours(ends[0]);
+    Descriptor theirs(ends[1]);
+    std::string got;
+    EXPECT_TRUE(receive_some(theirs.get(), got, 100)) << "nothing has come yet";
+    EXPECT_EQ(got, "");
+    EXPECT_EQ(send_some(ours.get(), "twelve bytes"), 12u);
+    EXPECT_TRUE(receive_some(theirs.get(), got, 6));
+    EXPECT_TRUE(receive_some(theirs.get(), got, 100));
+    EXPECT_EQ(got, "twelve bytes");
+    const std::string much(1 << 24, 'x');
+    const auto sent = send_some(ours.get(), much);
+    ASSERT_TRUE(sent.has_value());
+    EXPECT_LT(*sent, much.size());
+    EXPECT_EQ(send_some(ours.get(), much), 0u) << "it is full";
+    got.clear();
+    while (got.size() < *sent) ASSERT_TRUE(receive_some(theirs.get(), got, 1 << 20));
+    end_sending(ours.get());
+    EXPECT_FALSE(receive_some(theirs.get(), got, 100));
+    theirs.reset();
+    EXPECT_EQ(send_some(ours.get(), much), std::nullopt) << "and no signal comes";
+}
+
 }  // namespace
 }  // namespace salus::os

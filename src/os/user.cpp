@@ -6,6 +6,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <memory>
 
 namespace salus::os {
 namespace {
@@ -18,6 +20,18 @@ std::string name_of_user(unsigned uid) {
     passwd* found = nullptr;
     const bool known = ::getpwuid_r(uid, &entry, text.data(), text.size(), &found) == 0 && found;
     return known ? found->pw_name : std::to_string(uid);
+}
+
+std::string local_name_of_user(unsigned uid) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> users(std::fopen("/etc/passwd", "re"), std::fclose);
+    if (!users) return std::to_string(uid);
+    std::array<char, 16384> text;
+    passwd entry{};
+    passwd* found = nullptr;
+    while (::fgetpwent_r(users.get(), &entry, text.data(), text.size(), &found) == 0) {
+        if (found->pw_uid == uid) return found->pw_name;
+    }
+    return std::to_string(uid);
 }
 
 std::string name_of_group(unsigned gid) {

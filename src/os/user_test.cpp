@@ -12,6 +12,11 @@ TEST(User, HasANameOrANumber) {
     EXPECT_EQ(name_of_user(3'999'999'999), "3999999999");
 }
 
+TEST(User, IsLookedUpHereAloneIfNobodyMayWait) {
+    EXPECT_EQ(local_name_of_user(0), "root");
+    EXPECT_EQ(local_name_of_user(3'999'999'999), "3999999999");
+}
+
 TEST(User, IsFoundByNameOrNumber) {
     EXPECT_EQ(user_called("root"), 0u);
     EXPECT_EQ(user_called("3999999999"), 3'999'999'999u);

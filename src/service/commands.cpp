@@ -61,6 +61,8 @@ ServiceStatus Server::service_status(Instant at) const {
     service.capacity = engine.capacity();
     service.reserved = engine.reserved();
     service.held_by_orphans = device.shell().held_by_orphans();
+    service.used_by_others = device.shell().used_by_others();
+    if (metrics_.is_serving()) service.metrics = options_.metrics;
     service.gates_closed_share =
         device.shell().engine().gates().closed_lately(os::now()).seconds() / Gates::kWindow.seconds();
     service.trace = status_of(device.journal().trace());
@@ -70,19 +72,22 @@ ServiceStatus Server::service_status(Instant at) const {
     return service;
 }
 
-Status Server::status_for(const os::Peer& peer) const {
+Status Server::status_for(unsigned viewer, Unseen unseen) const {
     const Instant at = os::now();
     Status status;
     status.service = service_status(at);
+    std::map<std::uint32_t, std::vector<ClientOn>> by_job;
+    for (const ClientOn& client : clients()) by_job[client.session->job].push_back(client);
     for (const auto& [id, job] : jobs_) {
         const std::size_t before = status.jobs.size();
-        for (const ClientOn& client : clients_of(id)) {
+        for (const ClientOn& client : by_job[id]) {
             JobStatus row = job_status(client.shell(), *client.session, at);
             if (row.activity) add_limits(row.activity->wait, job);
             describe(row, job, at);
             status.jobs.push_back(row);
         }
-        for (const int pid : unseen_of(job)) status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
+        for (const int pid : unseen == Unseen::kShown ? unseen_of(job) : std::vector<int>{})
+            status.jobs.push_back(row_of(job, JobState::kUnseen, pid, at));
         if (status.jobs.size() > before) continue;
         const std::optional<StartWait> waits = start_wait_of(job);
         const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
@@ -92,7 +97,7 @@ Status Server::status_for(const os::Peer& peer) const {
         status.jobs.push_back(row);
     }
     for (const EndedJob& ended : jobs_.ended()) status.ended.push_back(row_of(ended));
-    hide_from(peer.uid, status, options_.hides_others);
+    hide_from(viewer, status, options_.hides_others);
     return status;
 }
 
@@ -286,7 +291,9 @@ Server::Reply Server::end_of(std::uint32_t job) const {
     return ended ? Reply{true, dump(to_json(row_of(*ended)))} : Reply{false, fmt::format("job {} is forgotten", job)};
 }
 
-Server::Reply Server::obey(const os::Peer& peer, const wire::AskStatus&) { return {true, dump(to_json(status_for(peer)))}; }
+Server::Reply Server::obey(const os::Peer& peer, const wire::AskStatus&) {
+    return {true, dump(to_json(status_for(peer.uid)))};
+}
 
 Server::Reply Server::obey(const os::Peer& peer, const wire::SetPolicy& wanted) {
     if (!owned_by(peer)) return {false, "only the service's owner may set the policy"};

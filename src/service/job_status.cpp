@@ -96,8 +96,11 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.idle = client.facts.idle;
     if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
     activity.waited = session.waited + activity.waiting_now;
+    activity.waited_for = client.waits(at);
     activity.persistent = client.facts.persistent;
     activity.ephemeral = client.facts.ephemeral;
+    if (client.on_device()) activity.on_device = client.reserved();
+    if (client.residency() == Residency::kPaged) activity.paged_out = client.facts.persistent;
     activity.private_bytes = bytes_on_page(page.private_bytes);
     activity.lane_bytes = bytes_on_page(page.lane_bytes);
     activity.missed_bytes = bytes_on_page(page.missed_bytes);
@@ -120,7 +123,26 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     return activity;
 }
 
+/// What was counted since `before`. A client may write any figures.
+Histogram since(const Histogram& before, Histogram now) {
+    for (std::size_t i = 0; i < Histogram::kPlaces; ++i) now.counts[i] -= std::min(before.counts[i], now.counts[i]);
+    now.sum = std::max(now.sum - before.sum, Duration{});
+    return now;
+}
+
 }  // namespace
+
+JobTotals job_totals(const Shell& shell, const Session& session, Instant at) {
+    const std::uint64_t iterations = session.page->iterations, busy_ns = shell::busy_ns_of(session, at);
+    JobTotals totals;
+    totals.job = session.job;
+    totals.iterations = iterations - std::min(session.iterations_before, iterations);
+    totals.busy = {within_reason(busy_ns - std::min(session.busy_before_ns, busy_ns))};
+    totals.iteration_times = since(session.iteration_times_before, shell::iteration_times_on(*session.page));
+    totals.request_times = session.requests.histogram();
+    if (const Client* client = shell.engine().find(session.id)) totals.waited_for = client->waits(at);
+    return totals;
+}
 
 JobStatus job_status(const Shell& shell, const Session& session, Instant at) {
     JobStatus row;

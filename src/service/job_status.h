@@ -1,4 +1,4 @@
-// A client's row of the status.
+// A client's row of the status, and its part of what its job has done.
 #pragma once
 
 #include "base/time.h"
@@ -9,5 +9,8 @@ namespace salus::service {
 
 /// Without the path of the log, which only the job has.
 JobStatus job_status(const shell::Shell& shell, const shell::Session& session, Instant at);
+
+/// What the client has done since it attached.
+JobTotals job_totals(const shell::Shell& shell, const shell::Session& session, Instant at);
 
 }  // namespace salus::service

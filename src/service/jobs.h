@@ -21,6 +21,7 @@
 #include "shell/ports.h"
 #include "shell/roster.h"
 #include "shell/shell.h"
+#include "status/status.h"
 #include "wire/messages.h"
 
 namespace salus::service {
@@ -46,6 +47,8 @@ struct Job {
     history::Figures past;       ///< of earlier runs
     history::Figures gone;       ///< of its clients that have left
     RunUse used_by_gone;
+    JobTotals totals_of_gone;        ///< the same, for the metrics
+    Duration busy_shown;             ///< there, so that it never falls
     std::optional<int> exit_status;  ///< of its command, when that has ended
     std::optional<Duration> took;    ///< how long it ran, by its runner, which may have seen several services
     std::string why_unshared;        ///< what a process of it, or its runner, has said

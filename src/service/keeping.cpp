@@ -63,6 +63,7 @@ Kept Server::what_is_kept() const {
 /// Writes it down if it has changed.
 void Server::keep() {
     if (!std::exchange(keep_again_, false)) return;
+    map_jobs();
     std::erase_if(unclaimed_, [](const KeptJob& kept) {
         const auto is_alive = [](const shell::ProcessId& process) { return KernelProcesses().is_alive(process); };
         return std::ranges::none_of(kept.processes, is_alive);
@@ -102,17 +103,24 @@ Result<std::string> Server::reload() {
         if (!why.empty()) return Error{why};
     }
     const bool other_policy = reload.options.policy != options_.policy;
+    const bool other_metrics = reload.options.metrics != options_.metrics;
     options_ = std::move(reload.options);
     keep_again_ = true;
     set_log_level(options_.log_level);
     for (const auto& device : devices_) device->change(options_);
     groups_of_.clear();
+    user_names_.clear();
+    job_mapping_.move_to(options_.job_mapping);
     for (const auto& [id, job] : jobs_) {
         if (job.device) tell_limits(at(*job.device), job.uid);
     }
     std::string line = reload.line;
     const std::string note = other_policy ? set_policy(*find_policy(options_.policy)) : offer_mps_everywhere();
     if (!note.empty()) line += "; " + note;
+    if (other_metrics) {
+        serve_metrics_again_at_ = kNever;
+        serve_metrics();
+    }
     log(LogLevel::kInfo, "the configuration was read again: {}", line);
     return line;
 }

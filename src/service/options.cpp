@@ -18,7 +18,9 @@
 #include "os/trust.h"
 #include "os/user.h"
 #include "policies/table.h"
+#include "service/job_mapping.h"
 #include "service/log.h"
+#include "service/metrics_address.h"
 #include "wire/assignments.h"
 
 namespace salus::service {
@@ -229,6 +231,12 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
     program.add_option("--show-others", show_others_, "all or numbers: what users see of others' jobs")
         ->capture_default_str();
     program
+        .add_option("--metrics", plain_.metrics,
+                    "off, 127.0.0.1:PORT, [::1]:PORT or unix:/PATH: where Prometheus reads the metrics")
+        ->capture_default_str();
+    program.add_option("--job-mapping-dir", plain_.job_mapping,
+                       "directory for a file for each GPU with the numbers of its jobs, for NVIDIA's DCGM exporter");
+    program
         .add_option("--user-jobs-max", plain_.user_limits.others.jobs, "jobs of a user that may run at once; 0: any number")
         ->capture_default_str();
     program.add_option("--user-memory-max", user_memory_max_, "memory that a user's jobs may have together (default: all)");
@@ -250,7 +258,7 @@ GivenOptions OptionsParser::on_command_line() const {
         const bool is_value = option->get_items_expected_max() > 0 && option->count() > 0;
         if (!is_value || file_->gave("--" + name)) continue;
         const std::string value = option->results().back();
-        const bool is_path = name == "config" || name == "socket" || name == "state";
+        const bool is_path = name == "config" || name == "socket" || name == "state" || name == "job-mapping-dir";
         found.emplace_back(name, is_path ? os::absolute_path(value) : value);
     }
     return found;
@@ -307,6 +315,11 @@ Options OptionsParser::finish() const {
     if (show_others_ != "all" && show_others_ != "numbers")
         throw CLI::ValidationError("--show-others", "must be all or numbers; got '" + show_others_ + "'");
     options.hides_others = show_others_ == "numbers";
+    if (const auto address = metrics_address_from(options.metrics); !address)
+        throw CLI::ValidationError("--metrics", address.error());
+    if (!options.job_mapping.empty()) options.job_mapping = os::absolute_path(options.job_mapping);
+    if (const std::string why = why_no_job_mapping_in(options.job_mapping); !why.empty())
+        throw CLI::ValidationError("--job-mapping-dir", why);
     read_user_limits(options);
     const auto mps = mps_mode_from(mps_);
     if (!mps) throw CLI::ValidationError("--mps", "must be auto, on or off; got '" + mps_ + "'");

@@ -38,9 +38,11 @@ struct Options {
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = milliseconds(300);
     unsigned connections_per_user = 1024;
-    bool all_users = false;      ///< users other than the service's own may attach; each has lanes of their own
-    bool share_by_user = false;  ///< time is shared between users first
-    bool hides_others = false;   ///< users see numbers of others' jobs, not names
+    bool all_users = false;       ///< users other than the service's own may attach; each has lanes of their own
+    bool share_by_user = false;   ///< time is shared between users first
+    bool hides_others = false;    ///< users see numbers of others' jobs, not names
+    std::string metrics = "off";  ///< where: see metrics_address.h
+    std::string job_mapping;      ///< directory; empty: no files. See job_mapping.h
     ConfiguredLimits user_limits;
     GivenOptions given;  ///< as on the command line; the next service may take them over
 };

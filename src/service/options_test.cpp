@@ -28,12 +28,12 @@ std::string shown(const Options& o) {
     return fmt::format(
         "policy={} capacity={} lanes={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
         "trace_limit={} rehome_after={} all_users={} connections_per_user={} share_by_user={} hides_others={} jobs_max={} "
-        "memory_max={} weight_max={} priority_max={}",
+        "memory_max={} weight_max={} priority_max={} metrics={} job_mapping={}",
         o.policy, o.capacity.count, o.lanes, o.paging, o.device, static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
         o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.others.jobs,
         o.user_limits.others.memory.count, o.user_limits.others.weight.value_or(-1),
-        o.user_limits.others.priority.value_or(-1));
+        o.user_limits.others.priority.value_or(-1), o.metrics, o.job_mapping);
 }
 
 /// The parsed options, or why they make no sense.
@@ -121,6 +121,8 @@ const std::vector<Row> kRows = {
     {"user-memory-max", "4GiB", "\"4GiB\"", "memory_max=4294967296"},
     {"user-weight-max", "2.5", "2.5", "weight_max=2.5"},
     {"user-priority-max", "3", "3", "priority_max=3"},
+    {"metrics", "127.0.0.1:9464", "\"127.0.0.1:9464\"", "metrics=127.0.0.1:9464"},
+    {"job-mapping-dir", "/", "\"/\"", "job_mapping=/"},
 };
 
 TEST_F(ServiceOptionsTest, WithoutAnythingAreTheDefaults) {
@@ -415,6 +417,8 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"user-jobs-max", {"-1", "many", "1.5"}},
         {"user-memory-max", {"0", "12", "lots", "-1GiB"}},
         {"user-weight-max", {"0", "-1", "1e9", "heavy", "nan"}},
+        {"metrics", {"", "on", "0.0.0.0:9464", "9464", "127.0.0.1", "[::]:9464", "unix:metrics"}},
+        {"job-mapping-dir", {"/nowhere/at/all", "/dev/null"}},
         {"user-priority-max", {"1000001", "-1000001", "1.5", "high"}},
     };
     for (const auto& row : rows) {

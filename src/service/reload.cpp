@@ -51,6 +51,9 @@ Reload reload_from(const Options& now, Options read) {
     compare("connections-per-user", now.connections_per_user, read.connections_per_user);
     compare("log-level", now.log_level, read.log_level);
     compare("trace-limit", now.trace_limit, read.trace_limit);
+    compare("metrics", now.metrics, read.metrics);
+    if (now.job_mapping != read.job_mapping)
+        changed.push_back(read.job_mapping.empty() ? "no job-mapping-dir" : "job-mapping-dir " + read.job_mapping);
 
     std::vector<std::string> later;
     const auto stays = [&](const char* name, const auto& is, auto& wanted) {

@@ -23,6 +23,8 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.connections_per_user = 9;
     read.log_level = LogLevel::kDebug;
     read.trace_limit = mebibytes(64);
+    read.metrics = "[::1]:9464";
+    read.job_mapping = "/jobs";
     read.device = "host";
     read.mps = MpsMode::kOff;
     read.all_users = true;
@@ -38,8 +40,8 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
         reload.line,
         "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
         "user-jobs-max 3, user-memory-max 1.0 GiB, user-weight-max 2.5, user-priority-max 7, limits of single users, limits "
-        "of groups, connections-per-user 9, log-level debug, trace-limit 64.0 MiB; needs a restart: device, mps, users, "
-        "share-by, show-others, socket, state");
+        "of groups, connections-per-user 9, log-level debug, trace-limit 64.0 MiB, metrics [::1]:9464, "
+        "job-mapping-dir /jobs; needs a restart: device, mps, users, share-by, show-others, socket, state");
     EXPECT_EQ(reload.options.user_limits.others.jobs, 3u);
     EXPECT_EQ(reload.options.user_limits.users.at(1000).jobs, 2u);
     EXPECT_EQ(reload.options.policy, "las");

@@ -24,6 +24,7 @@
 #include "os/process.h"
 #include "os/trust.h"
 #include "os/user.h"
+#include "service/job_status.h"
 #include "service/log.h"
 #include "service/startup.h"
 
@@ -99,11 +100,13 @@ Result<std::unique_ptr<Server>> Server::open(const Options& options, const std::
     const sigset_t hang_up = set_of({SIGHUP});
     server->stops_ = os::Descriptor(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
     server->hang_ups_ = os::Descriptor(::signalfd(-1, &hang_up, SFD_CLOEXEC | SFD_NONBLOCK));
-    const bool both = server->watch(server->stops_.get(), Watch::kStop, 0, EPOLLIN) &&
-                      (server->hang_up_stops_ || server->watch(server->hang_ups_.get(), Watch::kHangUp, 0, EPOLLIN));
-    if (!both) return Error{std::string("epoll: ") + std::strerror(errno)};
+    const bool all = server->watch(server->stops_.get(), Watch::kStop, 0, EPOLLIN) &&
+                     server->watch(server->metrics_.descriptor(), Watch::kMetrics, 0, EPOLLIN) &&
+                     (server->hang_up_stops_ || server->watch(server->hang_ups_.get(), Watch::kHangUp, 0, EPOLLIN));
+    if (!all) return Error{std::string("epoll: ") + std::strerror(errno)};
     const Result<bool> listening = server->listen(options.socket, made.value());
     if (!listening) return Error{listening.error()};
+    server->serve_metrics();
     return server;
 }
 
@@ -114,7 +117,9 @@ Server::Server(const Options& options, Devices devices)
       jobs_(options.state + "/next-job", options.hides_others),
       started_(os::now()),
       hang_up_stops_(static_cast<bool>(os::open_file("/dev/tty", os::Open::kRead))),
-      unclaimed_(read_kept(options.state).jobs) {
+      unclaimed_(read_kept(options.state).jobs),
+      metrics_([this](unsigned viewer) { return metrics_for(viewer); }),
+      job_mapping_(options.job_mapping) {
     for (auto& memory : devices) {
         const DeviceId id{static_cast<std::uint32_t>(devices_.size())};
         devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
@@ -125,6 +130,7 @@ Server::Server(const Options& options, Devices devices)
             if (!job) return;
             job->gone = whole_of(job->gone, shell.figures_of(session));
             job->used_by_gone += shell.use_of(session);
+            job->totals_of_gone += job_totals(shell, session, os::now());
         });
     }
 }
@@ -297,7 +303,8 @@ void Server::step(Instant limit) {
     std::size_t count = os::events_within(epoll_.get(), events, Duration{});
     if (count == 0) {
         keep();
-        Instant until = std::min({limit, long_wait_due(), accept_again_at_, held_back_due(), look_at_socket_at_});
+        Instant until = std::min({limit, long_wait_due(), accept_again_at_, held_back_due(), look_at_socket_at_,
+                                  metrics_.due(), serve_metrics_again_at_});
         for (const auto& device : devices_) {
             device->shell().quiet();
             device->journal().quiet(os::now());
@@ -319,6 +326,7 @@ void Server::step(Instant limit) {
         os::discard_signals(attached_.at(client.session->connection).notify.get());
         client.shell().notified(*client.session);
     }
+    bool metrics_wait = false;
     for (const epoll_event& event : happened) {
         const auto id = static_cast<std::uint32_t>(event.data.u64);
         switch (static_cast<Watch>(event.data.u64 >> 32)) {
@@ -328,6 +336,7 @@ void Server::step(Instant limit) {
             case Watch::kHangUp: hear_hang_up(); break;
             case Watch::kProcess: forget_process(id); break;
             case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
+            case Watch::kMetrics: metrics_wait = true; break;  // after all others
             case Watch::kTrace:
                 if (const auto found = connections_.find(id); found != connections_.end() && found->second.trace) {
                     if (!found->second.trace->go_on()) found->second.trace.reset();
@@ -351,6 +360,8 @@ void Server::step(Instant limit) {
     if (held_back_due() <= at) tell_held_back();
     if (accept_again_at_ <= at) watch_listener(true);
     if (look_at_socket_at_ <= at) look_at_socket();
+    if (metrics_wait || metrics_.due() <= at) metrics_.go_on(at);
+    if (serve_metrics_again_at_ <= at) serve_metrics();
 }
 
 // ------------------------------------------------------------------------------------------------------- connections

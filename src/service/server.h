@@ -11,8 +11,10 @@
 #include "base/result.h"
 #include "os/descriptor.h"
 #include "os/socket.h"
+#include "service/job_mapping.h"
 #include "service/jobs.h"
 #include "service/kept.h"
+#include "service/metrics_server.h"
 #include "service/options.h"
 #include "service/run_history.h"
 #include "service/shared_device.h"
@@ -54,7 +56,7 @@ public:
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
 
 private:
-    enum class Watch : std::uint32_t { kListener, kStop, kHangUp, kConnection, kNotify, kProcess, kMps, kTrace };
+    enum class Watch : std::uint32_t { kListener, kStop, kHangUp, kConnection, kNotify, kProcess, kMps, kTrace, kMetrics };
     struct Connection {
         ConnectionId id = 0;
         os::Descriptor socket;
@@ -182,8 +184,17 @@ private:
     Reply obey(const os::Peer& peer, const wire::AskUsage& wanted);
     static bool owned_by(const os::Peer& peer);
     Reply for_clients_of(const Job& job, const std::function<void(const ClientOn&)>& act);
-    Status status_for(const os::Peer& peer) const;
+    /// For the rows of processes that use the device and are no clients, the device must be asked.
+    enum class Unseen { kShown, kLeftOut };
+    Status status_for(unsigned viewer, Unseen unseen = Unseen::kShown) const;
     ServiceStatus service_status(Instant at) const;
+
+    // ---- metrics.cpp ----
+    void serve_metrics();
+    std::string metrics_for(unsigned viewer);
+    std::vector<JobTotals> totals_of_jobs();
+    const std::string& user_name(UserId user);
+    void map_jobs();
 
     Options options_;
     os::Descriptor lock_;        ///< on the socket
@@ -215,6 +226,11 @@ private:
     bool is_users_own_ = false;       ///< it listens where its user's clients look, wherever that is by now
     Instant look_at_socket_at_;
     bool told_of_no_socket_ = false;
+    MetricsServer metrics_;
+    Instant serve_metrics_again_at_ = kNever;   ///< set if it was not possible
+    std::map<UserId, std::string> user_names_;  ///< as shown in the metrics
+    JobMapping job_mapping_;
+    std::string told_of_no_mapping_;  ///< why
 };
 
 }  // namespace salus::service

@@ -3,11 +3,14 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -436,6 +439,94 @@ TEST_F(RunHistoryTest, AJobIsAsLongAsTheLongestOfItsClients) {
     runner = announce(0, 1, 2);
     client = attach_to_job();
     EXPECT_EQ(row()["iterations_total"], 300);
+}
+
+class MetricsTest : public RunHistoryTest {
+protected:
+    /// With these options besides.
+    std::string reload() {
+        server_->on_reload([this] { return Result<Options>(options_); });
+        return answer(wire::ReloadService{}).value_or("refused");
+    }
+    std::string path() const { return directory_ + "/metrics"; }
+    void serve() {
+        options_.metrics = "unix:" + path();
+        options_.log_level = LogLevel::kError;
+        EXPECT_NE(reload().find("metrics unix:"), std::string::npos);
+    }
+    /// What a reader gets who may see everything.
+    std::string metrics() {
+        const os::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path, path().data(), path().size());
+        EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        EXPECT_TRUE(os::send_some(socket.get(), "GET /metrics HTTP/1.1\r\n\r\n"));
+        std::string text;
+        for (int i = 0; i < 100 && os::receive_some(socket.get(), text, 65536); ++i) step(1);
+        return text;
+    }
+    std::string value_of(const std::string& name, const std::string& label) {
+        std::istringstream lines(metrics());
+        for (std::string line; std::getline(lines, line);) {
+            if (line.starts_with(name + "{") && line.find(label) != std::string::npos)
+                return line.substr(line.rfind(' ') + 1);
+        }
+        return "";
+    }
+    /// A text is given to other readers, too, while it is fresh.
+    static void let_age() {
+        const Instant until = os::now() + MetricsServer::kFreshFor;
+        while (os::now() < until) ::usleep(1000);
+    }
+};
+
+TEST_F(MetricsTest, AreServedWhereTheConfigurationSays) {
+    serve();
+    const auto runner = announce(0, 1, 2);
+    EXPECT_EQ(value_of("salus_job_info", "command=\"train\""), "1");
+    EXPECT_EQ(value_of("salus_jobs", "starting"), "1");
+    options_.metrics = "unix:" + directory_ + "/state";  // a directory
+    EXPECT_NE(reload().find("metrics unix:"), std::string::npos) << "jobs are served all the same";
+    EXPECT_FALSE(fs::exists(path())) << "and nobody there any more";
+    options_.metrics = "off";
+    reload();
+    serve();
+    EXPECT_EQ(value_of("salus_jobs", "starting"), "1");
+}
+
+TEST_F(MetricsTest, WhatAJobHasDoneStaysWhenAClientLeavesAndEndsWithIt) {
+    serve();
+    IdleProcess process;
+    auto runner = announce(0, 1, 2);
+    const std::string job = fmt::format("job_id=\"{}\"", job_);
+    wire::Attach of_job;
+    of_job.job = job_;
+    auto other = attach(process.connect(), of_job);
+    ASSERT_TRUE(other);
+    auto client = attach_to_job(/*iterations_before=*/1000);
+    client->page().iterations = 1300;
+    client->page().busy_ns = 2'500'000'000;
+    client->page().iterations_by_time[3] = 300;
+    other->page().iterations = 20;
+    EXPECT_EQ(value_of("salus_job_iterations_total", job), "320") << "not those under an earlier service";
+    EXPECT_EQ(value_of("salus_job_iteration_seconds_count", job), "300");
+    client->say(wire::Leave{});
+    step();
+    let_age();
+    EXPECT_EQ(value_of("salus_job_iterations_total", job), "320");
+    EXPECT_EQ(value_of("salus_job_device_seconds_total", job), "2.5");
+    other->page().busy_ns = ~0ull;  // it may write anything
+    let_age();
+    EXPECT_FALSE(value_of("salus_job_device_seconds_total", job).empty());
+    other->page().busy_ns = 0;
+    let_age();
+    EXPECT_GE(std::stod(value_of("salus_job_device_seconds_total", job)), 1e9) << "what was shown does not fall";
+    process.end();
+    runner->say(wire::Ended{0, 1});
+    step();
+    let_age();
+    EXPECT_EQ(metrics().find(job), std::string::npos);
 }
 
 TEST_F(RunHistoryTest, ThatAJobHasEndedIsForItsRunnerToSay) {

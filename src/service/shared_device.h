@@ -36,6 +36,7 @@ public:
     DeviceId id() const { return id_; }
     const device::Traits& traits() const { return memory_->traits(); }
     Bytes total() const { return memory_->total(); }
+    std::optional<unsigned> gpu_index() const { return memory_->index(); }
     std::string identity() const override { return memory_->identity(); }
     shell::Shell& shell() { return shell_; }
     const shell::Shell& shell() const { return shell_; }

@@ -29,6 +29,7 @@ bool RequestWatch::look(const GatePage& page, Instant now) {
 }
 
 void RequestWatch::answered(Duration time) {
+    histogram_.add(time);
     if (times_.size() < kKept) times_.push_back(time);
     else times_[answered_ % kKept] = time;
     ++answered_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/histogram.h"
 #include "base/time.h"
 #include "wire/gate_page.h"
 
@@ -27,6 +28,8 @@ public:
         Duration p50, p99;           ///< of the last kKept of them, to the precision of looks
     };
     Times times() const;
+    /// Of all of them, to the same precision.
+    const Histogram& histogram() const { return histogram_; }
     static constexpr std::size_t kKept = 512;
 
 private:
@@ -40,6 +43,7 @@ private:
     std::uint32_t in_flight_ = 0;
     std::uint32_t begun_ = 0;
     std::vector<Duration> times_;  ///< a ring
+    Histogram histogram_{.least = microseconds(100)};
     std::uint64_t answered_ = 0;
 };
 

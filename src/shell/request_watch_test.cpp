@@ -35,6 +35,8 @@ TEST(RequestWatch, CountsWhatIsInFlightAndWhatHasBegun) {
     EXPECT_EQ(watch.times().requests, 3u);
     EXPECT_EQ(watch.times().p50, milliseconds(3));
     EXPECT_EQ(watch.times().p99, milliseconds(10));
+    EXPECT_EQ(watch.histogram().count(), 3u);
+    EXPECT_EQ(watch.histogram().counts[Histogram::place_of(milliseconds(10), watch.histogram().least)], 1u);
 }
 
 }  // namespace

@@ -52,6 +52,15 @@ std::uint64_t busy_ns_of(const Session& session, Instant at) {
     return begun < until ? busy + (until - begun) : busy;
 }
 
+Histogram iteration_times_on(const ControlPage& page) {
+    Histogram times{.least = ControlPage::kIterationTimesLeast};
+    for (std::size_t i = 0; i < times.counts.size(); ++i)
+        times.counts[i] = page.iterations_by_time[i].load(std::memory_order_relaxed);
+    constexpr std::uint64_t kMost = 1ull << 62;
+    times.sum = {static_cast<std::int64_t>(std::min(page.iteration_times_ns.load(std::memory_order_relaxed), kMost))};
+    return times;
+}
+
 Shell::Shell(const Settings& settings, const Ports& ports)
     : ports_(ports),
       memory_(ports.memory),
@@ -206,7 +215,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     session->name = std::string(attach.name.view());
     session->attached_at = session->told_at = now();
     session->iterations_told = session->iterations_before = session->page->iterations;
-    session->busy_told_ns = session->page->busy_ns;
+    session->busy_told_ns = session->busy_before_ns = session->page->busy_ns;
+    session->iteration_times_before = iteration_times_on(*session->page);
     session->requests.begin(session->page->gates);
     may_await_requests_ = true;
     session->occupancy = attach.occupancy;

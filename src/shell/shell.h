@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/client_class.h"
+#include "base/histogram.h"
 #include "base/run_figures.h"
 #include "core/engine.h"
 #include "shell/ports.h"
@@ -59,6 +60,8 @@ struct Session {
 
     Instant attached_at;
     std::uint64_t iterations_before = 0;  ///< completed under the previous service
+    std::uint64_t busy_before_ns = 0;     ///< the same of the time inside iterations ...
+    Histogram iteration_times_before;     ///< ... and of their times
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
     bool paused = false;              ///< by `salus pause`
@@ -107,6 +110,8 @@ inline bool in_range(std::uint64_t bytes) { return bytes <= std::uint64_t{1} << 
 
 /// Time inside iterations, including the current one.
 std::uint64_t busy_ns_of(const Session& session, Instant at);
+/// As the client has written it on its page.
+Histogram iteration_times_on(const ControlPage& page);
 
 struct Settings {
     EngineOptions engine;  ///< its capacity is what jobs may use in total if nobody else used the device
@@ -193,6 +198,7 @@ public:
     Session* find(ClientId id);
     ClientId lowest_free_id() const;
     Bytes held_by_orphans() const { return held_by(orphans_); }
+    Bytes used_by_others() const { return others_; }
     /// Whether this process was a client of the previous service and has not attached again.
     bool is_orphan(const ProcessId& process) const;
 

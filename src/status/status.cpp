@@ -80,6 +80,14 @@ public:
     void choice(const char* key, bool value, const char* if_true, const char* if_false) {
         object_[key] = value ? if_true : if_false;
     }
+    /// By reason; those for which nobody waited are left out.
+    void seconds(const char* key, const Waits& waits) {
+        json& by_reason = object_[key] = json::object();
+        for (std::size_t i = 0; i < kWaitReasons; ++i) {
+            if (waits[i] != Duration{})
+                by_reason[std::string(name_of(WaitReason{static_cast<std::uint8_t>(i)}))] = waits[i].seconds();
+        }
+    }
 
     template <typename T>
     void part(const char* key, const T& value) {
@@ -142,6 +150,15 @@ public:
 
     void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
     void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
+    void seconds(const char* key, Waits& waits) {
+        const json* found = find(key);
+        if (!found) return;
+        const Reader by_reason(*found);
+        for (std::size_t i = 0; i < kWaitReasons; ++i) {
+            const std::string reason(name_of(WaitReason{static_cast<std::uint8_t>(i)}));
+            waits[i] = by_reason.duration(reason.c_str(), 1).value_or(waits[i]);
+        }
+    }
     void milliseconds(const char* key, Duration& time) { time = duration(key, 1e-3).value_or(time); }
     void unless_zero(const char* key, std::uint32_t& number) { (*this)(key, number); }
     void unless_zero(const char* key, Bytes& bytes) { (*this)(key, bytes); }
@@ -237,8 +254,11 @@ void list(Fields& fields, S& activity) {
     fields.seconds("idle_s", activity.idle);
     fields.seconds("waited_s", activity.waited);
     fields.seconds("waiting_now_s", activity.waiting_now);
+    fields.seconds("waited_for_s", activity.waited_for);
     fields("persistent_bytes", activity.persistent);
     fields("ephemeral_bytes", activity.ephemeral);
+    fields("on_device_bytes", activity.on_device);
+    fields("paged_out_bytes", activity.paged_out);
     fields("private_bytes", activity.private_bytes);
     fields("lane_bytes", activity.lane_bytes);
     fields("missed_bytes", activity.missed_bytes);
@@ -345,6 +365,7 @@ void list(Fields& fields, S& service) {
     fields("pid", service.pid);
     fields("version", service.version);
     fields("socket", service.socket);
+    fields("metrics", service.metrics);
     fields("state", service.state_directory);
     fields.seconds("uptime_s", service.uptime);
     fields("device", service.device);
@@ -360,6 +381,7 @@ void list(Fields& fields, S& service) {
     fields("page_bytes_per_s", service.page_bytes_per_s);
     fields("gates_closed_share", service.gates_closed_share);
     fields("held_by_orphans_bytes", service.held_by_orphans);
+    fields("used_by_others_bytes", service.used_by_others);
     fields.part("trace", service.trace);
     fields.part("statistics", service.statistics);
     fields.parts("lanes", service.lanes);
@@ -390,6 +412,16 @@ T read(const json& document) {
 }
 
 }  // namespace
+
+JobTotals& JobTotals::operator+=(const JobTotals& other) {
+    iterations += other.iterations;
+    busy = sum_within_reason(busy, other.busy);
+    waited_to_start += other.waited_to_start;
+    for (std::size_t i = 0; i < kWaitReasons; ++i) waited_for[i] += other.waited_for[i];
+    iteration_times += other.iteration_times;
+    request_times += other.request_times;
+    return *this;
+}
 
 std::string_view name_of(JobState state) {
     for (const auto& [known, name] : kStates) {

@@ -13,6 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/bytes.h"
+#include "base/histogram.h"
 #include "base/ids.h"
 #include "base/run_figures.h"
 #include "base/time.h"
@@ -78,8 +79,11 @@ struct Activity {
     Duration idle;                 ///< time in which it did not want to run, as far as the engine knows
     Duration waited;
     Duration waiting_now;
+    Waits waited_for{};  ///< by the engine's count, also in mid-iteration
     Bytes persistent;
     Bytes ephemeral;
+    Bytes on_device;      ///< its P that is there, or for which there is room
+    Bytes paged_out;      ///< its P that is in host memory
     Bytes private_bytes;  ///< from here on: what its page says
     Bytes lane_bytes;
     Bytes missed_bytes;
@@ -153,6 +157,7 @@ struct ServiceStatus {
     int pid = 0;
     std::string version;
     std::string socket;
+    std::string metrics;  ///< where they are served; empty: nowhere
     std::string state_directory;
     Duration uptime;
     std::string device;
@@ -164,6 +169,7 @@ struct ServiceStatus {
     Bytes capacity;
     Bytes reserved;
     Bytes held_by_orphans;
+    Bytes used_by_others;           ///< by processes that are no clients, as far as the device tells
     double gates_closed_share = 0;  ///< of the last second
     TraceStatus trace;
     Statistics statistics;
@@ -171,6 +177,21 @@ struct ServiceStatus {
     unsigned lanes_max = 0;      ///< that may run at once; 0: as many as the policy wants
     bool share_by_user = false;  ///< time is shared between users first
     double page_bytes_per_s = 0;
+};
+
+/// What a job has done since this service knows it: all its clients together, also those that have left. Only grows. For
+/// the metrics; not in the JSON.
+struct JobTotals {
+    std::uint32_t job = 0;
+    std::uint64_t iterations = 0;
+    Duration busy;             ///< inside iterations
+    Duration waited_to_start;  ///< before its process started
+    Waits waited_for{};
+    Histogram iteration_times{.least = microseconds(100)};
+    Histogram request_times{.least = microseconds(100)};  ///< as far as they were timed
+
+    /// Of another client of the job.
+    JobTotals& operator+=(const JobTotals& other);
 };
 
 /// Grows when a key is renamed, removed or gets another meaning. New keys may appear at any time.

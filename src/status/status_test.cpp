@@ -18,6 +18,7 @@ Status full_status() {
     service = {77,
                "1.2.3",
                "/run/socket",
+               "127.0.0.1:9464",
                "/state",
                milliseconds(2500),
                "cuda",
@@ -29,6 +30,7 @@ Status full_status() {
                gibibytes(4),
                gibibytes(1),
                mebibytes(1),
+               mebibytes(2),
                {},
                {"/t", "/t.previous", false, Bytes{99}},
                {},
@@ -56,6 +58,10 @@ Status full_status() {
     activity.pageable = false;
     activity.waited = seconds(3);
     activity.waiting_now = seconds(1);
+    wait_for(activity.waited_for, WaitReason::kTurn) = milliseconds(500);
+    wait_for(activity.waited_for, WaitReason::kUserJobs) = seconds(2);
+    activity.on_device = Bytes{10};
+    activity.paged_out = Bytes{11};
     activity.persistent = Bytes{1};
     activity.ephemeral = Bytes{2};
     activity.private_bytes = Bytes{3};
@@ -135,21 +141,21 @@ TEST(Status, IsThisJson) {
         R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","elapsed_s":21.0,)"
         R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
-        R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"page_outs":8,)"
-        R"("pageable":false,"persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
-        R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_s":3.0,"waiting_now_s":1.0,)"
+        R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"on_device_bytes":10,"page_outs":8,)"
+        R"("pageable":false,"paged_out_bytes":11,"persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
+        R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_for_s":{"turn":0.5,"user-jobs":2.0},"waited_s":3.0,"waiting_now_s":1.0,)"
         R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"job":4,)"
         R"("log":"","name":"late","past_class":"interactive","past_ephemeral_bytes":5,"past_iteration_ms":20.0,)"
         R"("past_iterations":50,"past_persistent_bytes":4,"pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
         R"("service":{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
         R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
-        R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lanes_max":3,"min_turn_ms":5.0,"mps":"/mps",)"
+        R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lanes_max":3,"metrics":"127.0.0.1:9464","min_turn_ms":5.0,"mps":"/mps",)"
         R"("page_bytes_per_s":1000000000.0,"paging":true,"pid":77,"policy":"fair","reserved_bytes":1073741824,"share_by":"user","socket":"/run/socket",)"
         R"("state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
         R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
         R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak_bytes":17,"revokes":4,"switches":2,)"
         R"("turns":1,"yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
-        R"("uptime_s":2.5,"version":"1.2.3"}})");
+        R"("uptime_s":2.5,"used_by_others_bytes":2097152,"version":"1.2.3"}})");
 }
 
 TEST(Status, ComesBackAsItWas) {

@@ -7,10 +7,12 @@
 // fields.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/histogram.h"
 #include "wire/gate_page.h"
 
 namespace salus {
@@ -51,6 +53,11 @@ struct ControlPage {
     std::atomic<std::uint64_t> page_outs{0};
     std::atomic<std::uint64_t> launches{0};            ///< of a client that takes turns by launches
     std::atomic<std::uint64_t> boundaries_delayed{0};  ///< hand-overs put off because a block could not be moved out
+
+    /// Its iterations by their time: a Histogram whose first bound is kIterationTimesLeast.
+    alignas(64) std::array<std::atomic<std::uint64_t>, Histogram::kPlaces> iterations_by_time{};
+    std::atomic<std::uint64_t> iteration_times_ns{0};  ///< their sum
+    static constexpr Duration kIterationTimesLeast = microseconds(100);
 
     alignas(kMemoryPage) GatePage gates;
 };

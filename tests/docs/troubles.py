@@ -339,6 +339,28 @@ def unknown_limit(reader):
     return checked(reader, "[user.ada]\njob-max = 1\n")
 
 
+@trouble("must be a loopback address, which other machines cannot reach")
+def metrics_for_the_network(reader):
+    return said(reader, "salusd --check --metrics 0.0.0.0:9464", 2)
+
+
+@trouble("no metrics, ...; trying again")
+def taken_port(reader):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        return start_service(reader, "--metrics 127.0.0.1:%d" % other.getsockname()[1]).said()
+
+
+@trouble("no list of a GPU's jobs: ...", on=GPU_TROUBLES)
+def no_folder_for_the_jobs(reader):
+    os.makedirs("/run/salus-jobs", exist_ok=True)
+    service = start_service(reader, "--job-mapping-dir /run/salus-jobs")
+    os.rmdir("/run/salus-jobs")
+    said(reader, "salus-job --persistent 1MiB --ephemeral 1MiB --block 1MiB --iterations 3", 0, variables=service.variables)
+    return service.said()
+
+
 @trouble("the history will lack this run: ...")
 def end_without_service_or_state(reader):
     service = start_service(reader, "")

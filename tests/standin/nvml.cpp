@@ -56,6 +56,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, Proce
     return kSuccess;
 }
 
+int nvmlDeviceGetIndex(void* handle, unsigned* index) {
+    if (!handle) return kInvalidArgument;
+    *index = static_cast<unsigned>(device_of(handle));
+    return kSuccess;
+}
+
 int nvmlSystemGetDriverVersion(char* text, unsigned size) {
     constexpr const char* kVersion = "0.0 (stand-in)";
     if (size <= std::strlen(kVersion)) return kInsufficientSize;

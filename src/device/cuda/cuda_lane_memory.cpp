@@ -79,6 +79,8 @@ public:
         return !by_process || by_process->contains(pid);
     }
 
+    std::optional<unsigned> index() const override { return nvml_ ? nvml_->index() : std::nullopt; }
+
     std::optional<Usage> usage(const std::vector<int>& clients) const override {
         if (!nvml_) return std::nullopt;
         const std::optional<Bytes> all = nvml_->used();

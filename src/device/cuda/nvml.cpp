@@ -30,6 +30,7 @@ struct Nvml::Functions {
     int (*memory)(void*, Memory2*) = nullptr;
     int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
     int (*driver_version)(char*, unsigned) = nullptr;
+    int (*index)(void*, unsigned*) = nullptr;
     bool complete = false;
 
     Functions() {
@@ -42,7 +43,7 @@ struct Nvml::Functions {
         complete = find(init, "nvmlInit_v2") && find(device_by_uuid, "nvmlDeviceGetHandleByUUID") &&
                    find(memory, "nvmlDeviceGetMemoryInfo_v2") &&
                    find(processes, "nvmlDeviceGetComputeRunningProcesses_v3") &&
-                   find(driver_version, "nvmlSystemGetDriverVersion") && init() == 0;
+                   find(driver_version, "nvmlSystemGetDriverVersion") && find(index, "nvmlDeviceGetIndex") && init() == 0;
     }
 };
 
@@ -81,6 +82,11 @@ std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
             used[static_cast<int>(process.pid)] += Bytes{static_cast<std::int64_t>(process.used)};
     }
     return used;
+}
+
+std::optional<unsigned> Nvml::index() const {
+    unsigned index = 0;
+    return functions_->index(device_, &index) == 0 ? std::optional(index) : std::nullopt;
 }
 
 std::string Nvml::driver_version() const {

@@ -1,0 +1,256 @@
+#include "status/prometheus.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/characters.h"
+
+namespace salus {
+namespace {
+
+/// Writes samples. All samples of a family stand together, after its head.
+class Page {
+public:
+    void family(std::string_view name, std::string_view type, std::string_view help) {
+        name_ = name;
+        fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
+    }
+    void sample(std::string_view labels, std::integral auto value) { line("", labels, value); }
+    void sample(std::string_view labels, double value) { line("", labels, value); }
+    void sample(std::string_view labels, Bytes value) { line("", labels, std::max(value, Bytes{}).count); }
+    void sample(std::string_view labels, Duration value) { line("", labels, in_seconds(value)); }
+
+    void histogram(std::string_view labels, const Histogram& times) {
+        std::uint64_t so_far = 0;
+        for (std::size_t i = 0; i < Histogram::kSteps.size(); ++i) {
+            so_far += times.counts[i];
+            bucket(labels, in_seconds(times.bound(i)), so_far);
+        }
+        so_far += times.counts.back();
+        bucket(labels, "+Inf", so_far);
+        line("_sum", labels, in_seconds(times.sum));
+        line("_count", labels, so_far);
+    }
+
+    std::string take() { return std::move(text_); }
+
+private:
+    /// A division: 0.0002, where a product would be 0.00019999999999999998.
+    static double in_seconds(Duration time) { return static_cast<double>(time.ns) / 1e9; }
+
+    void bucket(std::string_view labels, const auto& bound, std::uint64_t count) {
+        fmt::format_to(std::back_inserter(text_), "{}_bucket{{{},le=\"{}\"}} {}\n", name_, labels, bound, count);
+    }
+    void line(std::string_view suffix, std::string_view labels, const auto& value) {
+        fmt::format_to(std::back_inserter(text_), "{}{}{{{}}} {}\n", name_, suffix, labels, value);
+    }
+
+    std::string text_;
+    std::string_view name_;
+};
+
+/// The earlier a state stands here, the more it says about a job of which a process is in it. To know of unseen processes,
+/// the device would have to be asked at each scrape.
+constexpr std::array kStatesByRank = {
+    JobState::kRunning, JobState::kGrowing,  JobState::kPaging,   JobState::kWaiting,  JobState::kAsleep,
+    JobState::kStopped, JobState::kPaused,   JobState::kIdle,     JobState::kPagedOut, JobState::kRefused,
+    JobState::kLeaving, JobState::kUnshared, JobState::kStarting,
+};
+
+/// All rows of one job.
+struct JobRows {
+    const JobStatus* first = nullptr;
+    const JobTotals* totals = nullptr;
+    std::string labels{};
+    JobState state = JobState::kUnknown;
+    bool interactive = false;
+    Bytes on_device{};
+    Bytes paged_out{};
+    Bytes ephemeral{};
+};
+
+std::string device_of(const ServiceStatus& service) {
+    return label_value(service.gpu.empty() ? service.device : service.gpu);
+}
+
+std::string user_of(const JobStatus& row) {
+    if (!row.user_name.empty()) return row.user_name;
+    return row.user == kNoUser ? "" : fmt::format("{}", static_cast<std::uint32_t>(row.user));
+}
+
+std::string labels_of(const JobStatus& row, std::string_view device) {
+    std::string labels = fmt::format("job_id=\"{}\"", row.job);
+    // A label without a value is the same as none.
+    if (!row.name.empty()) labels += fmt::format(",job_name=\"{}\"", label_value(row.name));
+    if (const std::string user = user_of(row); !user.empty()) labels += fmt::format(",user=\"{}\"", label_value(user));
+    return labels + fmt::format(",device_uuid=\"{}\"", device);
+}
+
+void add(JobRows& job, const JobStatus& row) {
+    const auto rank = [](JobState state) { return std::ranges::find(kStatesByRank, state) - kStatesByRank.begin(); };
+    if (rank(row.state) < rank(job.state)) job.state = row.state;
+    if (!row.activity) return;
+    job.interactive = job.interactive || row.activity->interactive;
+    job.on_device += row.activity->on_device;
+    job.paged_out += row.activity->paged_out;
+    job.ephemeral += row.activity->ephemeral;
+}
+
+std::vector<JobRows> jobs_of(const Status& status, std::span<const JobTotals> totals, std::string_view device) {
+    std::map<std::uint32_t, JobRows> jobs;
+    for (const JobStatus& row : status.jobs) {
+        JobRows& job = jobs[row.job];
+        if (!job.first) job = {.first = &row, .labels = labels_of(row, device)};
+        add(job, row);
+    }
+    for (const JobTotals& of_job : totals) {
+        if (const auto job = jobs.find(of_job.job); job != jobs.end()) job->second.totals = &of_job;
+    }
+    std::vector<JobRows> all;
+    for (JobRows& job : jobs | std::views::values) all.push_back(std::move(job));
+    return all;
+}
+
+std::string with(std::string_view labels, std::string_view name, std::string_view value) {
+    return fmt::format("{},{}=\"{}\"", labels, name, value);
+}
+
+// ------------------------------------------------------------------------------------------------------- the device
+
+void write_device(Page& page, const Status& status, const std::string& device) {
+    const ServiceStatus& service = status.service;
+    const std::string labels = fmt::format("device_uuid=\"{}\"", device);
+    page.family("salus_service_info", "gauge", "What the service is; always 1.");
+    page.sample(with(with(labels, "version", label_value(service.version)), "policy", label_value(service.policy)), 1);
+
+    Bytes lanes, needed;
+    for (const LaneStatus& lane : service.lanes) lanes += lane.charge;
+    for (const JobStatus& row : status.jobs) {
+        if (row.activity && row.activity->lane != kNoLane) needed += row.activity->ephemeral;
+    }
+    page.family("salus_device_memory_bytes", "gauge",
+                "The device's memory: persistent and lanes of the jobs, orphans of an earlier service, others, and free.");
+    page.sample(with(labels, "kind", "persistent"), service.reserved - lanes);
+    page.sample(with(labels, "kind", "lanes"), lanes);
+    page.sample(with(labels, "kind", "orphans"), service.held_by_orphans);
+    page.sample(with(labels, "kind", "others"), service.used_by_others);
+    page.sample(with(labels, "kind", "free"), service.capacity - service.reserved);
+    page.family("salus_device_memory_saved_bytes", "gauge",
+                "What the jobs' ephemeral memory would take beyond the lanes if they did not share them.");
+    page.sample(labels, needed - lanes);
+    page.family("salus_device_gates_closed_ratio", "gauge", "The part of the last second in which gates were closed.");
+    page.sample(labels, service.gates_closed_share);
+
+    Bytes paged;
+    for (const JobStatus& row : status.jobs) paged += row.activity ? row.activity->paged_out : Bytes{};
+    page.family("salus_host_pool_bytes", "gauge", "Memory of jobs that is paged out to the host.");
+    page.sample("tier=\"file\",kind=\"used\"", paged);
+}
+
+void write_times(Page& page, const Statistics& statistics, const std::string& device) {
+    const std::string labels = fmt::format("device_uuid=\"{}\"", device);
+    const std::string out = with(labels, "direction", "out"), in = with(labels, "direction", "in");
+    page.family("salus_page_bytes_total", "counter", "Memory of jobs that was paged out to the host, and back in.");
+    page.sample(out, statistics.paged_out);
+    page.sample(in, statistics.paged_in);
+    page.family("salus_page_seconds", "histogram", "How long it took to page a job out or in.");
+    page.histogram(out, statistics.page_out_times);
+    page.histogram(in, statistics.page_in_times);
+    page.family("salus_turn_seconds", "histogram", "How long turns lasted.");
+    page.histogram(labels, statistics.turn_times);
+    page.family("salus_handover_seconds", "histogram",
+                "How long it took a job to give its lane back, once it was asked to: the rest of its iteration.");
+    page.histogram(labels, statistics.handover_times);
+    page.family("salus_admission_wait_seconds", "histogram", "How long newcomers waited to start and for their first turn.");
+    page.histogram(labels, statistics.admission_waits);
+}
+
+// --------------------------------------------------------------------------------------------------------- the jobs
+
+void write_states(Page& page, std::span<const JobRows> jobs) {
+    page.family("salus_jobs", "gauge", "The number of jobs in each state.");
+    for (const JobState state : kStatesByRank) {
+        const auto count = std::ranges::count(jobs, state, &JobRows::state);
+        page.sample(fmt::format("state=\"{}\"", name_of(state)), count);
+    }
+}
+
+void write_facts(Page& page, std::span<const JobRows> jobs) {
+    page.family("salus_job_info", "gauge", "What a job is; always 1.");
+    for (const JobRows& job : jobs) {
+        std::string labels = with(job.labels, "class", job.interactive ? "interactive" : "batch");
+        if (!job.first->command.empty()) labels = with(labels, "command", label_value(job.first->command));
+        page.sample(labels, 1);
+    }
+    page.family("salus_job_memory_bytes", "gauge",
+                "A job's memory: persistent on the device, persistent but paged out, and ephemeral in its lane.");
+    for (const JobRows& job : jobs) {
+        page.sample(with(job.labels, "kind", "persistent"), job.on_device);
+        page.sample(with(job.labels, "kind", "paged_out"), job.paged_out);
+        page.sample(with(job.labels, "kind", "ephemeral"), job.ephemeral);
+    }
+}
+
+void write_waits(Page& page, const JobRows& job) {
+    page.sample(with(job.labels, "reason", "start"), job.totals->waited_to_start);
+    for (std::size_t i = 1; i < kWaitReasons; ++i) {
+        const Duration time = job.totals->waited_for[i];
+        const WaitReason reason{static_cast<std::uint8_t>(i)};
+        // All jobs wait for turns now and then; a series for each other reason would be a dozen zeros.
+        if (time != Duration{} || reason == WaitReason::kTurn)
+            page.sample(with(job.labels, "reason", name_of(reason)), time);
+    }
+}
+
+void write_totals(Page& page, std::span<const JobRows> jobs) {
+    const auto for_each = [&](const auto& write) {
+        for (const JobRows& job : jobs) {
+            if (job.totals) write(job);
+        }
+    };
+    page.family("salus_job_device_seconds_total", "counter", "Time that a job spent inside iterations.");
+    for_each([&](const JobRows& job) { page.sample(job.labels, job.totals->busy); });
+    page.family("salus_job_iterations_total", "counter", "Iterations that a job has completed.");
+    for_each([&](const JobRows& job) { page.sample(job.labels, job.totals->iterations); });
+    page.family("salus_job_wait_seconds_total", "counter", "Time that a job waited, by what it waited for.");
+    for_each([&](const JobRows& job) { write_waits(page, job); });
+    page.family("salus_job_iteration_seconds", "histogram", "How long a job's iterations took.");
+    for_each([&](const JobRows& job) { page.histogram(job.labels, job.totals->iteration_times); });
+    page.family("salus_job_request_seconds", "histogram",
+                "How long the requests of an interactive job took, while batch jobs were beside it.");
+    for_each([&](const JobRows& job) {
+        if (job.interactive || job.totals->request_times.count() > 0) page.histogram(job.labels, job.totals->request_times);
+    });
+}
+
+}  // namespace
+
+std::string label_value(std::string_view text) {
+    std::string value;
+    for (const char c : printable(text)) {  // there is no end of line in it any more
+        if (c == '\\' || c == '"') value += '\\';
+        value += c;
+    }
+    return value;
+}
+
+std::string to_prometheus(const Status& status, std::span<const JobTotals> totals) {
+    const std::string device = device_of(status.service);
+    const std::vector<JobRows> jobs = jobs_of(status, totals, device);
+    Page page;
+    write_device(page, status, device);
+    write_times(page, status.service.statistics, device);
+    write_states(page, jobs);
+    write_facts(page, jobs);
+    write_totals(page, jobs);
+    return page.take();
+}
+
+}  // namespace salus
