@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
-#include "cli/usage.h"
+#include "usage/usage.h"
 #include "policies/table.h"
 
 namespace salus::cli {
