@@ -110,6 +110,11 @@ TEST(CommandLine, BadInputIsOneLineAndStatusTwo) {
         {"sim fuzz --seeds 1 --threads 0", "--threads: '0' is out of range"},
         {"help polcy", "no command 'polcy'; did you mean 'policy'?"},
         {"help sim nix", "no command 'nix'"},
+        {"kernel", "kernel: no command given; salus help kernel lists them"},
+        {"start --capacity 4GiB", "start: no option '--capacity'; options of the service follow --"},
+        {"run --memory-hint 12+13 -- true", "--memory-hint: '12' has no unit and would be bytes; write 12MiB"},
+        {"run --memory-hint 1GiB+13 -- true", "--memory-hint: '13' has no unit and would be bytes; write 13MiB"},
+        {"usage --since ''", "--since must be a time ago"},
         {"--nonsense", "no option '--nonsense'; salus help lists them"},
         {"run --weight 1e-300 -- true", "--weight must be from 0.000001 to 1000000; got '1e-300'"},
         {"run --weight 0 -- true", "--weight must be from 0.000001 to 1000000; got '0'"},
@@ -208,6 +213,11 @@ std::string offered(const std::string& words, int last) {
     const std::string salus =
         write_temporary("salus", "#!/bin/sh\nprintf '    \"name\": \"%s\",\\n' night '$(touch evil)'\n");
     EXPECT_EQ(::chmod(salus.c_str(), 0755), 0);
+    const std::string salusd =
+        write_temporary("salusd",
+                        "#!/bin/sh\necho '  -h,--help  Print this'\necho '  --lanes UINT  lanes'\necho '  --config=x'\n"
+                        "echo '  --mps auto|on|off=auto  run --it'\n");
+    EXPECT_EQ(::chmod(salusd.c_str(), 0755), 0);
     const std::string script =
         write_temporary("completion", salus_command("completion bash").out + "COMP_WORDS=(" + words +
                                           ") COMP_CWORD=" + std::to_string(last) + "\n_salus " + salus +
@@ -216,7 +226,7 @@ std::string offered(const std::string& words, int last) {
     std::ifstream answer(temporary("offered"));
     std::string line;
     std::getline(answer, line);
-    for (const std::string& path : {salus, script, temporary("offered")}) std::remove(path.c_str());
+    for (const std::string& path : {salus, salusd, script, temporary("offered")}) std::remove(path.c_str());
     return line;
 }
 
@@ -239,6 +249,22 @@ TEST(CommandLine, BashCompletesTheValuesOfOptions) {
     EXPECT_EQ(offered("salus kernel in", 2), "install");
     EXPECT_EQ(offered("salus kernel install --dis", 3), "--display-name");
     EXPECT_EQ(offered("salus completion f", 2), "fish");
+    // bash takes words apart at "=".
+    EXPECT_EQ(offered("salus run --class = int", 4), "interactive");
+    EXPECT_EQ(offered("salus run --class =", 3), "batch interactive");
+    EXPECT_EQ(offered("salus set night class = b", 5), "batch");
+    EXPECT_EQ(offered("salus sim --workload tun", 3), "tuning-300 tuning-300-resnet50");
+    EXPECT_EQ(offered("salus sim --profile kn", 3), "known");
+    // Nothing: then bash offers files.
+    EXPECT_EQ(offered("salus kernel install --python \"\"", 4), "");
+    EXPECT_EQ(offered("salus sim --jobs \"\"", 3), "");
+}
+
+TEST(CommandLine, BashCompletesTheOptionsOfTheService) {
+    EXPECT_EQ(offered("salus start -- --", 3), "--lanes --config --mps");
+    EXPECT_EQ(offered("salus start -- --mps o", 4), "on off");
+    EXPECT_EQ(offered("salus start -- --lanes 2 --m", 5), "--mps");
+    EXPECT_EQ(offered("salus start -", 2), "--help");
 }
 
 /// What the shell prints for this script, where `salus ps` lists one job with a plain name and one with an evil one.
@@ -273,6 +299,7 @@ TEST(CommandLine, FishCompletesCommandsJobsAndValues) {
     EXPECT_EQ(offers("salus run --class "), "batch interactive");
     EXPECT_EQ(offers("salus kernel in"), "install");
     EXPECT_EQ(offers("salus kernel install --display"), "--display-name");
+    EXPECT_EQ(offers("salus sim --profile "), "known learned");
     EXPECT_NE(::access("evil", F_OK), 0) << "a job's name was run as a command";
 }
 
@@ -284,8 +311,10 @@ TEST(CommandLine, ZshCompletesAsAFunctionThatItLoads) {
     const std::string script = "autoload -U compinit && compinit -D -u\n" + completion +
                                "setopt ksharrays\nCOMP_WORDS=(salus policy f)\nCOMP_CWORD=2\n"
                                "compgen() { print -l -- ${=2} | grep -e \"^${argv[-1]}\"; }\n"
-                               "_salus_words salus\nprint -r -- ${COMPREPLY[*]}\nprint -r -- ${_comps[salus]}\n";
+                               "_salus_words salus\nprint -r -- ${COMPREPLY[*]}\nprint -r -- ${_comps[salus]}\n"
+                               "COMP_WORDS=(salus run -- ec)\nCOMP_CWORD=3\n_salus_words salus\n";
     const std::string said = said_by("zsh -f", script);
+    EXPECT_EQ(said.find("not found"), std::string::npos) << said;
     EXPECT_NE(said.find("fifo fair"), std::string::npos) << said;
     EXPECT_NE(said.find("_bash_complete"), std::string::npos) << said;
 }

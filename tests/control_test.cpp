@@ -454,8 +454,8 @@ TEST_F(Control, TheDoctorChecksTheConfigurationAsTheServiceDoes) {
     machine_.also["XDG_CONFIG_HOME"] = machine_.path("config");
     std::filesystem::create_directories(machine_.path("config/salus"));
     const std::string file = machine_.path("config/salus/salusd.toml");
-    for (const auto& [text, says] :
-         {std::pair{"policy = \"rr\"\n", file}, {"polcy = \"rr\"\n", file + ": there is no option 'polcy'"}}) {
+    for (const auto& [text, says] : {std::pair{"policy = \"rr\"\n", file},
+                                     {"polcy = \"rr\"\n", file + ": there is no option 'polcy'; did you mean 'policy'?"}}) {
         std::ofstream(file) << text;
         Process doctor = machine_.salus({"doctor", "--json"});
         doctor.wait();

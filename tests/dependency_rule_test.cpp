@@ -31,12 +31,13 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"interpose", {"base", "os", "client"}},
     {"library", {"base", "os", "wire", "device", "client", "interpose", "shim", "salus"}},
     {"shim", {}},
-    {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status"}},
+    {"usage", {"base"}},
+    {"service", {"shell", "base", "os", "core", "policies", "wire", "device", "history", "status", "usage"}},
     {"web", {"base", "os"}},
-    {"job", {"base", "os", "salus"}},  // salus: the public header
-    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status", "web"}},
+    {"job", {"base", "os", "usage", "salus"}},  // salus: the public header
+    {"cli", {"base", "os", "core", "policies", "sim", "wire", "device", "history", "status", "usage", "web"}},
 };
-const std::set<std::string> kPure = {"base", "core", "policies", "attachment", "shell", "sim", "status"};
+const std::set<std::string> kPure = {"base", "core", "policies", "attachment", "shell", "sim", "status", "usage"};
 
 /// What pure code has no business with: clocks, threads, files, sockets, processes, devices, the environment.
 const std::regex kImpure(

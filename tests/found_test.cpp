@@ -173,6 +173,25 @@ TEST_F(Found, TheMachinesServiceComesBeforeAUsersOwn) {
     EXPECT_TRUE(eventually([&] { return services().size() == 2; }));
 }
 
+TEST_F(Found, TheUsersUnitReloadsTheUsersOwnService) {
+    log_in();
+    Process before = run("before", session());
+    ASSERT_TRUE(goes_on("before", session())) << before.output();
+    Process machines = machines_service();
+    const std::string unit = text_of(SALUS_SOURCE_DIR "/packaging/salusd-user.service.in"), entry = "\nExecReload=";
+    const std::size_t begin = unit.find(entry) + entry.size();
+    std::string line = unit.substr(begin, unit.find('\n', begin) - begin);
+    for (const auto& [name, value] : {std::pair{std::string("%t"), runtime_directory()}, {"@BIN@", path("/bin")}}) {
+        if (const std::size_t at = line.find(name); at != std::string::npos) line.replace(at, name.size(), value);
+    }
+    std::istringstream text(line);
+    Words words;
+    for (std::string word; text >> word;) words.push_back(word);
+    Process reload = start(words, kUser, session());
+    EXPECT_EQ(reload.wait(), 0);
+    EXPECT_EQ(reload.output(), "nothing has changed\n");
+}
+
 TEST_F(Found, AMachinesServiceThatAUserMayNotUseIsNone) {
     Process machines = machines_service({"--users", "own"});
     Process job = run("job");

@@ -76,7 +76,12 @@ TEST_F(Kernel, WhatCannotBeIsOneLine) {
     EXPECT_EQ(says({"install", "--name", "../evil", "--python", python_}, "--name must consist of"), 2);
     EXPECT_EQ(says({"install", "--user", "--prefix", "/x", "--python", python_}, "either --user or --prefix"), 2);
     EXPECT_EQ(says({"install", "--python", "no-such-python"}, "there is no no-such-python in PATH"), 1);
-    EXPECT_EQ(says({"install", "--python", "/bin/false"}, "/bin/false has no ipykernel"), 1);
+    EXPECT_EQ(says({"install", "--python", "/no/python"}, "/no/python: No such file or directory"), 1);
+    EXPECT_EQ(says({"install", "--python", "/bin/false"}, "/bin/false does not run as Python"), 1);
+    const std::string without = machine_.path("without-ipykernel");
+    std::ofstream(without) << "#!/bin/sh\ncase $2 in *ipykernel*) exit 1 ;; esac\n";
+    fs::permissions(without, fs::perms::owner_all);
+    EXPECT_EQ(says({"install", "--python", without}, without + " has no ipykernel"), 1);
     EXPECT_FALSE(fs::exists(machine_.path("home/.local")));
 }
 

@@ -414,6 +414,9 @@ TEST_F(UsersTogether, EachUserHasHisOwnHistory) {
     EXPECT_EQ(say_as(machine, home, kOther, {"history", "clear", "--all"}).output, "1 command forgotten\n");
     EXPECT_EQ(seen_by(kOther), Commands{});
     EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
+    // An administrator lets others look into the directory, whose files are still the service's.
+    ASSERT_EQ(::chmod(machine.path("state").c_str(), 0755), 0);
+    EXPECT_EQ(seen_by(kThird), Commands{"sh -c : citrine"});
 }
 
 TEST_F(UsersTogether, TheEndOfAJobWithoutAServiceIsItsUsersAndRecordedOnce) {

@@ -137,8 +137,12 @@ void add_bench_command(CLI::App& program, Action& action) {
         ->capture_default_str();
     bench->add_option("--capacity", a->capacity, "Memory that the jobs may use")->type_name("SIZE")->capture_default_str();
     bench->add_option("--lanes", a->lanes, "Lanes that may run at once; 0: as the policy wants")->capture_default_str();
-    bench->add_option("--device", a->device, "The device that the jobs share, as for salusd")->capture_default_str();
-    bench->add_option("--paging", a->paging, "on or off")->capture_default_str();
+    bench->add_option("--device", a->device, "The device that the jobs share, as for salusd")
+        ->type_name("auto|cuda|host")
+        ->capture_default_str();
+    bench->add_option("--paging", a->paging, "Page out waiting jobs to admit others")
+        ->type_name("on|off")
+        ->capture_default_str();
     bench->add_option("--min-turn-ms", a->min_turn_ms, "Minimum length of a turn (default: as for salusd)");
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");
     bench->add_option("--timeline", a->timeline, "Draw lanes over time: .svg, or .json for Perfetto")->type_name("FILE");

@@ -1,6 +1,7 @@
 // salus completion: a script for the shell, made from the program's own commands and options.
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,10 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
-#include "cli/usage.h"
 #include "policies/table.h"
+#include "sim/swarm.h"
+#include "sim/workloads.h"
+#include "usage/usage.h"
 
 namespace salus::cli {
 namespace {
@@ -27,9 +30,18 @@ std::string policies() {
     return names;
 }
 
+template <typename Named>
+std::string names_in(std::span<const Named> all) {
+    std::string names;
+    for (const Named& one : all) names += (names.empty() ? "" : " ") + std::string(one.name);
+    return names;
+}
+
 /// "batch|interactive" in its help: an option of fixed values.
 std::string values_of(const CLI::Option& option) {
     if (option.check_lname("policy")) return policies() + " all";
+    if (option.check_lname("workload")) return names_in(sim::all_workloads());
+    if (option.check_lname("canary")) return names_in(sim::all_canaries());
     std::string values = option.get_type_name();
     if (values.find('|') == std::string::npos) return {};
     std::ranges::replace(values, '|', ' ');
@@ -49,6 +61,19 @@ std::string names_of(const std::vector<const CLI::App*>& commands) {
     return names;
 }
 
+bool takes_value(const CLI::Option& option) { return !option.get_lnames().empty() && option.get_items_expected_max() > 0; }
+
+/// A case for each option that takes a value: the words that it may have, or none, and then files are offered.
+std::string value_cases(const CLI::App& command, const std::string& first_word) {
+    std::string cases;
+    for (const CLI::Option* option : command.get_options()) {
+        if (!takes_value(*option)) continue;
+        cases += fmt::format("        '{} --{}') words=\"{}\" ;;\n", first_word, option->get_lnames().front(),
+                             values_of(*option));
+    }
+    return cases;
+}
+
 /// Its options, and what else it takes: commands below it, or values of its argument.
 std::vector<std::string> words_of(const CLI::App& command, const CLI::App& program) {
     std::vector<std::string> words = long_options_of(command);
@@ -66,27 +91,30 @@ std::string bash(const CLI::App& program) {
     for (const CLI::App* command : commands_of(program)) {
         cases +=
             fmt::format("        {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(words_of(*command, program), " "));
-        for (const CLI::Option* option : command->get_options()) {
-            const std::string known = option->get_lnames().empty() ? "" : values_of(*option);
-            if (known.empty()) continue;
-            values += fmt::format("        '{} --{}') words=\"{}\" ;;\n", command->get_name(), option->get_lnames().front(),
-                                  known);
-        }
-        for (const CLI::App* below : commands_of(*command))
+        values += value_cases(*command, command->get_name());
+        for (const CLI::App* below : commands_of(*command)) {
             cases += fmt::format("        '{} {}') words=\"{}\" ;;\n", command->get_name(), below->get_name(),
                                  fmt::join(words_of(*below, program), " "));
+            values += value_cases(*below, command->get_name());
+        }
     }
     return fmt::format(R"bash(_salus_jobs() {{
     timeout 2 "$1" ps --json 2>/dev/null | sed -n 's/^ *"name": "\([A-Za-z0-9._+-]*\)",*$/\1/p'
 }}
+_salus_service_options() {{
+    timeout 2 "${{1}}d" --help 2>/dev/null | awk -v option="$2" '
+        $1 == option && $2 ~ /[|]/ {{ sub(/=.*/, "", $2); gsub(/[|]/, " ", $2); values = $2 }}
+        $1 ~ /^--/ {{ sub(/=.*/, "", $1); options = options " " $1 }}
+        END {{ print values ? values : options }}'
+}}
 _salus() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} words="" i
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} words="" i
+    if [ "$word" = = ]; then word=""; elif [ "$before" = = ]; then before=${{COMP_WORDS[COMP_CWORD - 2]}}; fi
     if [ "${{COMP_WORDS[1]}}" = run ]; then
         for ((i = 2; i < COMP_CWORD; ++i)); do
             [ "${{COMP_WORDS[i]}}" = -- ] || continue
-            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); return; fi
+            if type _command_offset >/dev/null 2>&1; then _command_offset $((i + 1)); return; fi
             [ "$i" -ne $((COMP_CWORD - 1)) ] || COMPREPLY=($(compgen -c -- "$word"))
-            [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -o default -- "$word"))
             return
         done
     fi
@@ -94,15 +122,17 @@ _salus() {{
     if [ "$COMP_CWORD" -gt 2 ]; then named="$named ${{COMP_WORDS[2]}}"; fi
     for i in "${{COMP_WORDS[1]}}" "$named"; do
         case $i in
-{0}        esac
+{0}        'start --') words=$(_salus_service_options "$1" "$before") ;;
+        esac
     done
-    case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD - 1]}}" in
-{2}    esac
+    case "${{COMP_WORDS[1]}} $before" in
+{2}        'set class') words="batch interactive" ;;
+    esac
     if [ "$COMP_CWORD" -eq 1 ]; then words="{1}"; fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-    if [ ${{#COMPREPLY[@]}} -eq 0 ]; then COMPREPLY=($(compgen -o default -- "$word")); fi
+    case ${{COMPREPLY[0]:-}} in *=) compopt -o nospace 2>/dev/null ;; esac
 }}
-complete -F _salus salus
+complete -o default -F _salus salus
 )bash",
                        cases, names_of(commands_of(program)), values);
 }
@@ -123,11 +153,10 @@ std::string fish_options(const CLI::App& command, const std::string& condition) 
     for (const CLI::Option* option : command.get_options()) {
         if (option->get_lnames().empty()) continue;
         const std::string values = values_of(*option);
-        const bool takes_value = option->get_items_expected_max() > 0;
-        out +=
-            fmt::format("complete -c salus -n {} -l {}{} -d {}\n", quoted_for_fish(condition), option->get_lnames().front(),
-                        !values.empty() ? " -x -a " + quoted_for_fish(values) : std::string(takes_value ? " -r" : ""),
-                        quoted_for_fish(option->get_description()));
+        out += fmt::format(
+            "complete -c salus -n {} -l {}{} -d {}\n", quoted_for_fish(condition), option->get_lnames().front(),
+            !values.empty() ? " -x -a " + quoted_for_fish(values) : std::string(takes_value(*option) ? " -r" : ""),
+            quoted_for_fish(option->get_description()));
     }
     return out;
 }
@@ -135,6 +164,9 @@ std::string fish_options(const CLI::App& command, const std::string& condition) 
 std::string fish(const CLI::App& program) {
     std::string out = R"fish(function __salus_jobs
     timeout 2 salus ps --json 2>/dev/null | string replace -rf '^ *"name": "([A-Za-z0-9._+-]*)",*$' '$1'
+end
+function __salus_service_options
+    timeout 2 salusd --help 2>/dev/null | string replace -rf '^ *(--[a-z-]+).*' '$1'
 end
 )fish";
     for (const CLI::App* command : commands_of(program)) {
@@ -146,6 +178,7 @@ end
         const std::string below = names_of(commands_of(*command));
         std::string arguments = arguments_of(*command);
         if (name == "help") arguments = names_of(commands_of(program));
+        if (name == "start") arguments = "(__salus_service_options)";
         if (takes_a_job(*command)) arguments = "(__salus_jobs)" + (arguments.empty() ? "" : " " + arguments);
         if (!arguments.empty())
             out += fmt::format("complete -c salus -n {} -f -a {}\n", quoted_for_fish(here), quoted_for_fish(arguments));
@@ -164,11 +197,11 @@ end
 std::string zsh(const CLI::App& program) {
     std::string script = bash(program);
     for (std::size_t at = 0; (at = script.find("_salus", at)) != std::string::npos; at += 6) {
-        const bool whole = script.compare(at, 11, "_salus_jobs") != 0;
+        const bool whole = script.compare(at, 11, "_salus_jobs") != 0 && script.compare(at, 14, "_salus_service") != 0;
         if (whole) script.insert(at + 6, "_words"), at += 6;
     }
     return "#compdef salus\nautoload -U +X bashcompinit && bashcompinit\n" + script +
-           "if [[ ${funcstack[1]} == _salus ]]; then _bash_complete -F _salus_words; fi\n";
+           "if [[ ${funcstack[1]} == _salus ]]; then _bash_complete -o default -F _salus_words; fi\n";
 }
 
 }  // namespace

@@ -6,10 +6,17 @@
 
 #include "base/version.h"
 #include "cli/commands.h"
-#include "cli/usage.h"
+#include "usage/usage.h"
 
 namespace salus::cli {
 namespace {
+
+const CLI::App& find_command(const CLI::App& above, const std::string& name) {
+    for (const CLI::App* command : commands_of(above)) {
+        if (command->get_name() == name) return *command;
+    }
+    throw UsageError{no_command(above, name)};
+}
 
 int help(const CLI::App& program, const std::vector<std::string>& words) {
     const CLI::App* command = &program;

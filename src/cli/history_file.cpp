@@ -27,8 +27,8 @@ HistoryPlace place_of_history() {
     std::string state = os::default_state_directory();
     const Result<Status> status = ask_status();
     if (status && !status.value().service.state_directory.empty()) state = status.value().service.state_directory;
-    // Another user's directory cannot be searched.
-    return {state + "/" + history::kFileName, !status || ::access(state.c_str(), X_OK) == 0};
+    // Another user's directory cannot be written to; an administrator may have let others look into it.
+    return {state + "/" + history::kFileName, !status || ::access(state.c_str(), W_OK) == 0};
 }
 
 nlohmann::json ask_for_history(const wire::Command& command) {

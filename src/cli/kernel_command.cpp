@@ -1,4 +1,6 @@
 // salus kernel: a Jupyter kernel that runs under `salus run`, so that notebooks share the device.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -73,6 +75,8 @@ std::string python_for(const KernelArguments& a) {
     const std::string named = a.python.empty() ? "python3" : a.python;
     const std::string python = named.find('/') == std::string::npos ? os::find_program(named) : fs::absolute(named).string();
     if (python.empty()) throw Failure{fmt::format("there is no {} in PATH; --python names one", named)};
+    if (::access(python.c_str(), X_OK) != 0) throw Failure{fmt::format("{}: {}", python, std::strerror(errno))};
+    if (!runs_well(python, "")) throw Failure{fmt::format("{} does not run as Python", python)};
     if (!runs_well(python, "import ipykernel"))
         throw Failure{
             fmt::format("{0} has no ipykernel; '{0} -m pip install ipykernel' helps, or --python names another", python)};

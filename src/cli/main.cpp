@@ -5,7 +5,7 @@
 
 #include "base/characters.h"
 #include "cli/commands.h"
-#include "cli/usage.h"
+#include "usage/usage.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
         return status;
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-        say(salus::cli::explain(program, error));
+        say(salus::explain(program, error));
     } catch (const salus::cli::Failure& failure) {
         say(failure.message);
         return failure.status;

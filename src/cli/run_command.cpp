@@ -476,6 +476,10 @@ void check(RunArguments& a) {
     const auto is_size = [](std::string_view text) { return parse_bytes(text).value_or(kHintMax + Bytes{1}) <= kHintMax; };
     if (parts.size() != 2 || !is_size(parts[0]) || !is_size(parts[1]))
         throw UsageError{fmt::format("--memory-hint must be P+T, such as 200MiB+2GiB; got '{}'", a.memory_hint)};
+    for (const std::string_view part : parts) {
+        if (parse_number(part) && *parse_bytes(part) < mebibytes(1))
+            throw UsageError{fmt::format("--memory-hint: '{0}' has no unit and would be bytes; write {0}MiB", part)};
+    }
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ void add_sim_command(CLI::App& program, Action& action) {
         ->type_name("N");
     sim->add_option("--seconds", a->seconds, "End each job at its first boundary after so many seconds")->type_name("N");
     sim->add_option("--profile", a->profile, "known or learned: whether P and T are known on arrival")
-        ->type_name("KIND")
+        ->type_name("known|learned")
         ->capture_default_str();
     sim->add_option("--occupancy", a->occupancy, "Share of the device that each job can use alone; 'model': as the job says")
         ->type_name("N")

@@ -11,6 +11,7 @@
 #include "base/client_class.h"
 #include "base/text.h"
 #include "cli/columns.h"
+#include "cli/history_view.h"
 
 namespace salus::cli {
 namespace {
@@ -213,6 +214,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
                  : job.user_name.empty() ? std::to_string(static_cast<std::uint32_t>(job.user))
                                          : printable(job.user_name);
     cells.elapsed = format_seconds(job.elapsed.seconds());
+    cells.command = job.command.empty() ? kMissing : shortened_command(job.command);
     cells.rate = rate.iterations_per_s ? format_rate(*rate.iterations_per_s) : kMissing;
     // A job that is kept from running by its user, or itself, says nothing about what sharing costs.
     const bool runs_freely =
@@ -298,15 +300,18 @@ std::vector<PsColumn> ps_columns(const std::vector<JobStatus>& jobs, const PsOpt
                                    {"WAITED", kRight, &JobCells::waited},
                                    {"PID", kRight, &JobCells::pid},
                                    {"WHY", kLeft, &JobCells::why}});
+    // Last, because it is long and says the least: names come from it.
+    if (any([](const JobStatus& job) { return !job.command.empty(); }))
+        columns.push_back({"COMMAND", kLeft, &JobCells::command});
     return columns;
 }
 
-/// "status 0, 12m 05s ago: python train.py"
+/// "status 0, 12m 05s ago"
 std::string end_text(const JobStatus& job, std::int64_t now_unix_s) {
     const JobEnd& end = *job.end;
     const auto ago_s = static_cast<double>(std::max(now_unix_s - end.at_unix_s, std::int64_t{0}));
-    return fmt::format("{}, {} ago{}", end.exit_status ? fmt::format("status {}", *end.exit_status) : "status not known",
-                       format_seconds(ago_s), job.command.empty() ? "" : ": " + printable(job.command));
+    return fmt::format("{}, {} ago", end.exit_status ? fmt::format("status {}", *end.exit_status) : "status not known",
+                       format_seconds(ago_s));
 }
 
 }  // namespace

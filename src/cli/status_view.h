@@ -80,7 +80,7 @@ std::string start_wait_text(const StartWait& wait);
 struct JobCells {
     std::string job, name, user, client_class, priority, weight, state, lane, rate, of_alone, left, share, persistent,
         ephemeral;
-    std::string elapsed, waited, pid;
+    std::string elapsed, waited, pid, command;
     std::string iterations;  ///< "12/100"; "12/~100" if 100 comes from an earlier run
     std::string why;         ///< wait_text(), and for how long if that is long; its requests; why it has its class
 };

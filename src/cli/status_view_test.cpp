@@ -126,6 +126,18 @@ TEST(FormatPs, ShowsWhoseJobsTheyAreAndTheirSettingsIfTheyDiffer) {
     EXPECT_NE(text.find("  4  vae       1000  batch     5       1  waiting "), std::string::npos) << text;
 }
 
+TEST(FormatPs, ShowsTheCommandOfWhoeverHasOne) {
+    Status status = status_of({resnet(), starting()});
+    EXPECT_EQ(format_ps(status).find("COMMAND"), std::string::npos);
+    status.jobs[0].command = "python train.py\n--lr 0.1";
+    const std::string text = format_ps(status);
+    EXPECT_TRUE(text.substr(0, text.find('\n')).ends_with("  COMMAND")) << text;
+    EXPECT_NE(text.find("  python train.py?--lr 0.1\n"), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with("has not asked for the device yet  -\n")) << text;
+    status.jobs[0].command = "python train.py " + std::string(200, 'x');
+    EXPECT_EQ(format_ps(status).find(std::string(60, 'x')), std::string::npos) << "a long one is cut in the middle";
+}
+
 TEST(FormatPs, ShowsJobsThatHaveEndedIfAsked) {
     Status status = status_of({resnet()});
     JobStatus ended = starting();
@@ -139,7 +151,7 @@ TEST(FormatPs, ShowsJobsThatHaveEndedIfAsked) {
     status.ended = {ended};
     EXPECT_EQ(format_ps(status).find("done"), std::string::npos);
     std::string text = format_ps(status, {.ended_before_unix_s = 1061, .viewer = {}});
-    EXPECT_NE(text.find("2m 05s       -     -  status 3, 61.0 s ago: python train.py\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("2m 05s       -     -  status 3, 61.0 s ago  python train.py\n"), std::string::npos) << text;
     EXPECT_LT(text.find("done"), text.find("resnet50")) << "what runs is next to the prompt";
     status.ended[0].end->exit_status.reset();
     status.ended[0].command.clear();

@@ -22,7 +22,7 @@ namespace {
 
 struct UsageArguments {
     std::string user;
-    std::string since;
+    std::optional<std::string> since;
     bool json = false;
 };
 
@@ -38,11 +38,11 @@ std::optional<unsigned> whose_usage(const std::string& user) {
 int show_usage(const UsageArguments& a) {
     const auto uid = whose_usage(a.user);
     double since_s = 0;
-    if (!a.since.empty()) {
-        const auto since = parse_since(a.since, os::unix_time_s());
+    if (a.since) {
+        const auto since = parse_since(*a.since, os::unix_time_s());
         if (!since)
             throw UsageError{fmt::format(
-                "--since must be a time ago such as 12h or 7d, or a date such as 2026-11-18; got '{}'", a.since)};
+                "--since must be a time ago such as 12h or 7d, or a date such as 2026-11-18; got '{}'", *a.since)};
         since_s = *since;
     }
     std::vector<history::Usage> usage;

@@ -585,8 +585,15 @@ std::pair<WaitReason, ClientId> Engine::explain_wait(const Client& client) const
     if (behind != kNoClient) return {reason, behind};
     if (reason == kProfiling) return why_not_profiled(client);
     if (reason == kMemory) return {kMemory, with_most_memory_beside(client)};
-    if (reason == kOrder) return {kOrder, first_before(client)};
-    return {reason, behind};
+    if (reason != kOrder) return {reason, behind};
+    if (const ClientId before = first_before(client); before != kNoClient) return {kOrder, before};
+    // While its own lane is free: another user runs (Note [Users]), or as many lanes as may run at once.
+    const auto runs = [&](const Lane& lane) {
+        return !lane.beside && lane.holder != kNoClient && !clients_.at(lane.holder).stopped;
+    };
+    const auto lane = std::ranges::find_if(lanes_.all(), runs);
+    if (client.lane == kNoLane || lane == lanes_.all().end()) return {kOrder, kNoClient};
+    return {kTurn, lane->holder};
 }
 
 }  // namespace salus

@@ -457,7 +457,7 @@ TEST_F(EngineTurnsTest, ClientsOfTwoUsersGetTwoLanesOfWhichOneRuns) {
     const ClientId b = rig.enter({.user = 2});
     EXPECT_EQ(rig.memory(), "admit B; map B 1:100");
     EXPECT_EQ(rig.turns(), "");
-    EXPECT_EQ(rig.why(b), "order") << "its own lane is free";
+    EXPECT_EQ(rig.why(b), "turn behind A") << "its own lane is free";
     rig.pass(kMinTurn);
     EXPECT_EQ(rig.turns(), "yield A");
     rig.boundary(a);
@@ -523,6 +523,7 @@ TEST_F(EngineTurnsTest, ByUserOneUserRunsAtATimeInAllOfHisLanes) {
     const ClientId c = rig.enter({.user = 2, .occupancy = 0.1});
     EXPECT_TRUE(rig.has_lane(c));
     EXPECT_FALSE(rig.runs(c)) << "whatever it says of itself";
+    EXPECT_EQ(rig.why(c), "turn behind A") << "its own lane is free";
     rig.play(milliseconds(500));
     EXPECT_GT(rig.attained(c), milliseconds(100));
     for (int i = 0; i < 100; ++i) {

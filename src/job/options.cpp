@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "usage/usage.h"
 
 namespace salus::job {
 namespace {
@@ -263,8 +264,6 @@ Options bare(Options o) {
     return o;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 Result<Options> read_options(int argc, const char* const* argv) {
@@ -288,7 +287,7 @@ Result<Options> read_options(int argc, const char* const* argv) {
         options.help = app.help();
         return options;
     } catch (const CLI::ParseError& error) {
-        return Error{first_line(error.what())};
+        return Error{explain(app, error)};
     } catch (const UsageError& error) {
         return Error{error.message};
     }

@@ -65,6 +65,12 @@ TEST(JobOptions, ComplaintsAreOneLineThatNamesTheOption) {
     }
 }
 
+TEST(JobOptions, ComplaintsAreInOurOwnWords) {
+    EXPECT_EQ(read({"--iteratoins", "5"}).error(), "no option '--iteratoins'; did you mean '--iterations'?");
+    EXPECT_EQ(read({"extra"}).error(), "'extra' is one argument too many; salus-job --help explains it");
+    EXPECT_EQ(read({"--persistent"}).error(), "--persistent needs a value");
+}
+
 TEST(JobReport, Percentiles) {
     EXPECT_EQ(percentile({}, 50), 0);
     EXPECT_EQ(percentile({3}, 99), 3);

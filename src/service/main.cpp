@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/characters.h"
 #include "base/version.h"
 #include "os/places.h"
 #include "service/log.h"
@@ -15,7 +16,9 @@
 namespace {
 
 int fail(int status, const std::string& why) {
-    std::fprintf(stderr, "%ssalusd: %s\n", salus::service::journal_prefix(salus::LogLevel::kError).c_str(), why.c_str());
+    // A configuration may hold anything.
+    std::fprintf(stderr, "%ssalusd: %s\n", salus::service::journal_prefix(salus::LogLevel::kError).c_str(),
+                 salus::printable(why).c_str());
     return status;
 }
 

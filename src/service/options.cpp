@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "os/file.h"
 #include "os/places.h"
 #include "os/trust.h"
 #include "os/user.h"
@@ -21,19 +22,46 @@
 #include "service/job_mapping.h"
 #include "service/log.h"
 #include "service/metrics_address.h"
+#include "usage/usage.h"
 #include "wire/assignments.h"
 
 namespace salus::service {
 namespace {
 
-/// A smaller value means that the unit was forgotten.
 constexpr Bytes kCapacityMin = mebibytes(1);
+constexpr Bytes kTraceLimitMin = Bytes{4 << 10};
 
-Bytes size_from(const char* option, const std::string& text, Bytes otherwise) {
+/// As people type it.
+std::string least_text(Bytes size) {
+    const bool small = size < mebibytes(1);
+    return fmt::format("{:.0f}{}", small ? size.mib() * 1024 : size.mib(), small ? "KiB" : "MiB");
+}
+
+/// At least `least`: less means that the unit was forgotten.
+Bytes size_from(const std::string& option, const std::string& text, Bytes otherwise, Bytes least) {
     if (text.empty()) return otherwise;
     const auto size = parse_bytes(text);
     if (!size) throw CLI::ValidationError(option, "'" + text + "' is not a size, such as 16GiB");
+    if (*size < least && parse_number(text))
+        throw CLI::ValidationError(option, fmt::format("'{0}' has no unit and would be bytes; write {0}GiB", text));
+    if (*size < least)
+        throw CLI::ValidationError(option, fmt::format("must be at least {}; got '{}'", least_text(least), text));
     return *size;
+}
+
+std::vector<std::string_view> policy_names() {
+    std::vector<std::string_view> names;
+    for (const Policy* policy : all_policies()) names.push_back(policy->info.name);
+    return names;
+}
+
+const Policy& policy_from(const std::string& name) {
+    if (const Policy* policy = find_policy(name)) return *policy;
+    const std::vector<std::string_view> names = policy_names();
+    const std::string hint = did_you_mean(name, names);
+    throw CLI::ValidationError("--policy",
+                               fmt::format("there is no policy '{}'{}", name,
+                                           hint.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : hint));
 }
 
 /// As for `salus`, but never the machine's socket, which must be given explicitly.
@@ -52,10 +80,7 @@ std::optional<MpsMode> mps_mode_from(const std::string& name) {
 // ---- the limits of users: `where` says which option, or which entry of a table, has this value
 
 Bytes memory_max_from(const std::string& where, const std::string& text) {
-    const Bytes memory = size_from(where.c_str(), text, Bytes{});
-    if (!text.empty() && memory < kCapacityMin)
-        throw CLI::ValidationError(where, "must be at least 1MiB; got '" + text + "'");
-    return memory;
+    return size_from(where, text, Bytes{}, kCapacityMin);
 }
 
 void check_weight_max(const std::string& where, double weight) {
@@ -130,8 +155,7 @@ public:
             const CLI::Option* option = program_.get_option_no_throw("--" + item.name);
             const bool is_section = item.name == "++" || item.name == "--";
             if (!item.parents.empty() || (!option && !is_section))
-                throw CLI::ConfigError(path_ + ": there is no option '" +
-                                       (is_section ? item.parents.at(0) : item.fullname()) + "'");
+                throw CLI::ConfigError(no_option(is_section ? item.parents.at(0) : item.fullname(), is_section));
             if (option && option->empty()) effective_.insert("--" + item.name);
         }
         return read;
@@ -155,6 +179,13 @@ public:
     }
 
 private:
+    std::string no_option(const std::string& name, bool is_section) const {
+        std::vector<std::string> names = long_options_of(program_);
+        for (std::string& known : names) known.erase(0, 2);
+        const std::vector<std::string_view> all(names.begin(), names.end());
+        return fmt::format("{}: there is no option '{}'{}", path_, name, is_section ? "" : did_you_mean(name, all));
+    }
+
     /// Takes over what belongs to a table [user.NAME] or [group.NAME].
     bool is_of_limits(const CLI::ConfigItem& item) const {
         const bool is_users = !item.parents.empty() && item.parents.front() == "user";
@@ -189,7 +220,18 @@ private:
 
 std::string OptionsParser::explain(const CLI::ParseError& error) const {
     const std::string path = file_->path_behind(error.what());
-    return path.empty() ? error.what() : path + ": " + error.what();
+    return (path.empty() ? "" : path + ": ") + in_our_words(error);
+}
+
+std::string OptionsParser::in_our_words(const CLI::ParseError& error) const {
+    // These two are thrown by this file, with what they say.
+    if (dynamic_cast<const CLI::ValidationError*>(&error) || dynamic_cast<const CLI::ConfigError*>(&error))
+        return error.what();
+    if (dynamic_cast<const CLI::FileError*>(&error)) {
+        const Result<std::string> read = os::read_file(program_.get_config_ptr()->as<std::string>());
+        return "--config: " + (read ? error.what() : read.error());
+    }
+    return salus::explain(program_, error);
 }
 
 std::string default_configuration_file() { return os::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
@@ -203,12 +245,18 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
         ->check(CLI::Validator([](const std::string& path) { return os::why_distrusted(path).value_or(""); }, ""));
     program.allow_config_extras(CLI::config_extras_mode::error);
     program.add_option("--policy", plain_.policy, "order of turns: fifo, srtf, las, fair, rr, priority, pack")
+        ->type_name(fmt::format("{}", fmt::join(policy_names(), "|")))
         ->capture_default_str();
     program.add_option("--capacity", capacity_, "total memory for jobs (default: most of the device's memory)");
     program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
-    program.add_option("--paging", paging_, "on or off: page out waiting jobs to admit others")->capture_default_str();
-    program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")->capture_default_str();
+    program.add_option("--paging", paging_, "on or off: page out waiting jobs to admit others")
+        ->type_name("on|off")
+        ->capture_default_str();
+    program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")
+        ->type_name("auto|cuda|host")
+        ->capture_default_str();
     program.add_option("--mps", mps_, "auto, on or off: run NVIDIA's MPS; without it, lanes take turns on a GPU")
+        ->type_name("auto|on|off")
         ->capture_default_str();
     program.add_option("--min-turn-ms", min_turn_ms_,
                        "minimum length of a turn, except under priority (default: derived from the cost of a switch)");
@@ -220,15 +268,20 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
                        "where to listen (default: $SALUS_SOCKET, else salus/socket in the user's runtime directory)");
     program.add_option("--state", plain_.state,
                        "directory for trace, logs and history (default: " + os::default_state_directory() + ")");
-    program.add_option("--log-level", log_level_, "error, warning, info or debug")->capture_default_str();
-    program.add_option("--users", users_, "own or all: users who may attach")->capture_default_str();
+    program.add_option("--log-level", log_level_, "error, warning, info or debug")
+        ->type_name("error|warning|info|debug")
+        ->capture_default_str();
+    program.add_option("--users", users_, "own or all: users who may attach")->type_name("own|all")->capture_default_str();
     program
         .add_option("--connections-per-user", plain_.connections_per_user,
                     "limit; a job takes one, and one more for each of its processes")
         ->capture_default_str();
-    program.add_option("--share-by", share_by_,
-                       "user or job: share time between users first, or between all jobs (default: user if users is all)");
+    program
+        .add_option("--share-by", share_by_,
+                    "user or job: share time between users first, or between all jobs (default: user if users is all)")
+        ->type_name("user|job");
     program.add_option("--show-others", show_others_, "all or numbers: what users see of others' jobs")
+        ->type_name("all|numbers")
         ->capture_default_str();
     program
         .add_option("--metrics", plain_.metrics,
@@ -293,16 +346,11 @@ void OptionsParser::read_user_limits(Options& options) const {
 
 Options OptionsParser::finish() const {
     Options options = plain_;
-    if (!find_policy(options.policy)) throw CLI::ValidationError("--policy", "there is no policy '" + options.policy + "'");
+    options.policy = policy_from(options.policy).info.name;
     if (options.device != "auto" && options.device != "cuda" && options.device != "host")
         throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
-    options.capacity = size_from("--capacity", capacity_, Bytes{});
-    if (!capacity_.empty() && options.capacity < kCapacityMin && parse_number(capacity_))
-        throw CLI::ValidationError("--capacity",
-                                   fmt::format("'{0}' has no unit and would be bytes; write {0}GiB", capacity_));
-    if (!capacity_.empty() && options.capacity < kCapacityMin)
-        throw CLI::ValidationError("--capacity", "must be at least 1MiB; got '" + capacity_ + "'");
-    options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit);
+    options.capacity = size_from("--capacity", capacity_, Bytes{}, kCapacityMin);
+    options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit, kTraceLimitMin);
     if (paging_ != "on" && paging_ != "off")
         throw CLI::ValidationError("--paging", "must be on or off; got '" + paging_ + "'");
     options.paging = paging_ == "on";

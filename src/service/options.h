@@ -67,6 +67,7 @@ public:
 
 private:
     class FileReader;
+    std::string in_our_words(const CLI::ParseError& error) const;
     GivenOptions on_command_line() const;
     void read_user_limits(Options& options) const;
 

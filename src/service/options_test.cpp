@@ -328,7 +328,7 @@ TEST_F(ServiceOptionsTest, AWrongTableIsOneClearLine) {
         expect("[user.1000]\njobs-max = " + std::string(value) + "\n",
                "[user.1000] jobs-max: must be from 0 to 1000000; got '" + std::string(value) + "'");
     expect("[user.1000]\njobs-max = 1.5\n", "[user.1000] jobs-max: must be a whole number; got '1.5'");
-    expect("[user.1000]\nmemory-max = 5\n", "[user.1000] memory-max: must be at least 1MiB; got '5'");
+    expect("[user.1000]\nmemory-max = 5\n", "[user.1000] memory-max: '5' has no unit and would be bytes; write 5GiB");
     expect("[user.1000]\nmemory-max = \"much\"\n", "[user.1000] memory-max: 'much' is not a size, such as 16GiB");
     expect("[group.100]\nweight-max = 0\n", "[group.100] weight-max: must be from 0.000001 to 1000000; got '0'");
     expect("[group.100]\nweight-max = heavy\n", "[group.100] weight-max: must be a number; got 'heavy'");
@@ -410,7 +410,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"rehome-after-s", {"-0.5", "86401", "nan", "never"}},
         {"log-level", {"verbose", "3"}},
         {"users", {"some", "everybody"}},
-        {"trace-limit", {"0", "-5", "lots"}},
+        {"trace-limit", {"0", "-5", "lots", "12", "1KiB"}},
         {"connections-per-user", {"0", "-1", "4097", "many", "1.5"}},
         {"share-by", {"users", "Job"}},
         {"show-others", {"none", "names"}},
@@ -443,15 +443,36 @@ TEST_F(ServiceOptionsTest, NamesThatThereAreNotGiveOneLine) {
         EXPECT_TRUE(one_line(parse_file(text).error)) << text << parse_file(text).text();
     }
     EXPECT_TRUE(one_line(parse({"--config", directory_ + "/none.toml"}).error));
-    EXPECT_EQ(parse_file("polcy = \"fair\"\n").error, file() + ": there is no option 'polcy'");
+    EXPECT_EQ(parse_file("polcy = \"fair\"\n").error, file() + ": there is no option 'polcy'; did you mean 'policy'?");
     EXPECT_EQ(parse_file("[service]\npolicy = \"rr\"\n").error, file() + ": there is no option 'service'");
 }
 
 TEST_F(ServiceOptionsTest, TheFileIsNamedForWhatStandsInItOnly) {
     const std::string error = parse_file("lanes = 2\npolicy = \"rr\"\n", {"--policy", "nope"}).error;
-    EXPECT_EQ(error, "--policy: there is no policy 'nope'");
-    EXPECT_EQ(parse_file("policy = \"nope\"\n").error, file() + ": --policy: there is no policy 'nope'");
+    const std::string no_policy = "--policy: there is no policy 'nope'; there are fifo, srtf, las, fair, rr, priority, pack";
+    EXPECT_EQ(error, no_policy);
+    EXPECT_EQ(parse_file("policy = \"nope\"\n").error, file() + ": " + no_policy);
     EXPECT_EQ(parse({"--capacity", "12"}).error, "--capacity: '12' has no unit and would be bytes; write 12GiB");
+    EXPECT_EQ(parse_file("lanes = two\n").error, file() + ": --lanes must be a whole number; got 'two'");
+}
+
+// Not in those of the library that reads them.
+TEST_F(ServiceOptionsTest, ErrorsAreInOurOwnWords) {
+    const std::pair<std::vector<std::string>, std::string> rows[] = {
+        {{"--polcy", "fair"}, "no option '--polcy'; did you mean '--policy'?"},
+        {{"--nonsense"}, "no option '--nonsense'; salusd --help lists them"},
+        {{"fair"}, "'fair' is one argument too many; salusd --help explains it"},
+        {{"--policy"}, "--policy needs a value"},
+        {{"--policy", "rr", "--policy", "las"}, "--policy is given twice"},
+        {{"--policy", "fare"}, "--policy: there is no policy 'fare'; did you mean 'fair'?"},
+        {{"--lanes", "two"}, "--lanes must be a whole number; got 'two'"},
+        {{"--lanes", "-1"}, "--lanes: '-1' is out of range"},
+        {{"--rehome-after-s", "soon"}, "--rehome-after-s must be a number; got 'soon'"},
+        {{"--trace-limit", "12"}, "--trace-limit: '12' has no unit and would be bytes; write 12GiB"},
+        {{"--trace-limit", "1KiB"}, "--trace-limit: must be at least 4KiB; got '1KiB'"},
+        {{"--config", "/nonexistent"}, "--config: cannot open '/nonexistent': No such file or directory"},
+    };
+    for (const auto& [arguments, says] : rows) EXPECT_EQ(parse(arguments).error, says);
 }
 
 TEST_F(ServiceOptionsTest, TheSocketFollowsTheEnvironmentUnlessItIsGiven) {

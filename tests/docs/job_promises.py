@@ -111,7 +111,7 @@ def jobs_are_shown(reader, line):
     expect({"NAME", "STATE", "WAITED", "WHY"} <= set(columns(said.text)), "columns are missing: " + said.text)
     expect(re.search(r"^ *3  serve .*interactive", said.text, re.M), "job 3 is missing: " + said.text)
     if "-a" in line.comment:
-        expect(re.search(r"train .*ended .*status 0, .*: ./train --epochs 3", reader.types("salus ps -a").text), "no ended jobs")
+        expect(re.search(r"train .*ended .*status 0, .* ago +\./train --epochs 3", reader.types("salus ps -a").text), "no ended jobs")
 
 
 @promise("salus top")

@@ -97,7 +97,8 @@ class Reader:
 
     def _know_ada(self):
         users = PLACE + "/passwd"
-        self.write(users, "%sada:x:%d:%d::%s/ada:/bin/sh\n" % (text_of("/etc/passwd"), ADA, ADA, PLACE))
+        # First: the machine may have a user of this name.
+        self.write(users, "ada:x:%d:%d::%s/ada:/bin/sh\n%s" % (ADA, ADA, PLACE, text_of("/etc/passwd")))
         subprocess.run(["mount", "--bind", users, "/etc/passwd"], check=True)
 
     @staticmethod

@@ -1,4 +1,4 @@
-#include "cli/usage.h"
+#include "usage/usage.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,25 +9,28 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
-#include "cli/commands.h"
 
-namespace salus::cli {
+namespace salus {
 namespace {
 
-/// The command that was named, with those above it: "sim fuzz"; empty: none.
+/// The command that was named, with those above it: "sim fuzz"; empty: none. `help` prints what it takes.
 struct NamedCommand {
     const CLI::App* app;
     std::string path;
+    std::string help;
 
-    std::string help() const { return path.empty() ? "salus help" : "salus help " + path; }
+    /// To begin a line about it.
+    std::string prefix() const { return path.empty() ? "" : path + ": "; }
 };
 
-/// `salus` itself, the command below it, the one below that.
+/// The program itself, the command below it, the one below that. A program with commands has one that explains them.
 std::vector<NamedCommand> named_commands(const CLI::App& program) {
-    std::vector<NamedCommand> chain = {{&program, ""}};
+    const std::string help = program.get_name() + (commands_of(program).empty() ? " --help" : " help");
+    std::vector<NamedCommand> chain = {{&program, "", help}};
     for (auto below = program.get_subcommands(); !below.empty(); below = below.front()->get_subcommands()) {
         const std::string& above = chain.back().path;
-        chain.push_back({below.front(), (above.empty() ? "" : above + " ") + below.front()->get_name()});
+        const std::string path = (above.empty() ? "" : above + " ") + below.front()->get_name();
+        chain.push_back({below.front(), path, help + " " + path});
     }
     return chain;
 }
@@ -36,18 +39,13 @@ std::string nearest_of(const std::vector<std::string>& names, const std::string&
     return did_you_mean(typed, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
-std::string no_command(const CLI::App& above, const std::string& name) {
-    std::vector<std::string> names;
-    for (const CLI::App* command : commands_of(above)) names.push_back(command->get_name());
-    const std::string hint = nearest_of(names, name);
-    return fmt::format("no command '{}'{}", name, hint.empty() ? "; salus help lists them" : hint);
-}
-
 std::string no_option(const NamedCommand& command, const std::string& word) {
     const std::string typed = word.substr(0, word.find('='));
-    const std::string hint = nearest_of(long_options_of(*command.app), typed);
-    const std::string whose = command.path.empty() ? "" : command.path + ": ";
-    return fmt::format("{}no option '{}'{}", whose, typed, hint.empty() ? "; " + command.help() + " lists them" : hint);
+    std::string hint = nearest_of(long_options_of(*command.app), typed);
+    if (hint.empty()) hint = "; " + command.help + " lists them";
+    // `salus start` hands over options that it does not know itself.
+    if (command.app->get_option_no_throw("options")) hint = "; options of the service follow --";
+    return fmt::format("{}no option '{}'{}", command.prefix(), typed, hint);
 }
 
 /// A word that no option and no argument takes; empty: there is none.
@@ -59,7 +57,7 @@ std::string explain_extra(const std::vector<NamedCommand>& chain) {
         if (word->size() > 1 && word->front() == '-') return no_option(command, *word);
         const bool is_last = command.app == chain.back().app;
         if (is_last && !commands_of(*command.app).empty()) return no_command(*command.app, *word);
-        return fmt::format("{}: '{}' is one argument too many; {} explains it", command.path, *word, command.help());
+        return fmt::format("{}'{}' is one argument too many; {} explains it", command.prefix(), *word, command.help);
     }
     return {};
 }
@@ -108,11 +106,11 @@ std::vector<std::string> long_options_of(const CLI::App& app) {
     return names;
 }
 
-const CLI::App& find_command(const CLI::App& above, const std::string& name) {
-    for (const CLI::App* command : commands_of(above)) {
-        if (command->get_name() == name) return *command;
-    }
-    throw UsageError{no_command(above, name)};
+std::string no_command(const CLI::App& above, const std::string& name) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : commands_of(above)) names.push_back(command->get_name());
+    const std::string hint = nearest_of(names, name);
+    return fmt::format("no command '{}'{}", name, hint.empty() ? "; salus help lists them" : hint);
 }
 
 std::string explain(const CLI::App& program, const CLI::ParseError& error) {
@@ -120,16 +118,18 @@ std::string explain(const CLI::App& program, const CLI::ParseError& error) {
     // Before what is missing: a mistyped option is often the reason.
     if (const std::string extra = explain_extra(chain); !extra.empty()) return extra;
     const NamedCommand& command = chain.back();
-    if (command.path.empty()) return "no command given; salus help lists them";
+    const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     const CLI::Option* option = option_in(*command.app, error.what());
-    if (option && dynamic_cast<const CLI::RequiredError*>(&error))
-        return fmt::format("{} needs {}; {} explains it", command.path, shown_name(*option), command.help());
+    if (is_missing && !option && !commands_of(*command.app).empty())
+        return fmt::format("{}no command given; {} lists them", command.prefix(), command.help);
+    if (is_missing && option)
+        return fmt::format("{} needs {}; {} explains it", command.path, shown_name(*option), command.help);
     const bool is_value =
         dynamic_cast<const CLI::ConversionError*>(&error) || dynamic_cast<const CLI::ValidationError*>(&error);
     if (option && is_value) return explain_value(*option);
     if (option && dynamic_cast<const CLI::ArgumentMismatch*>(&error))
         return fmt::format("{} {}", shown_name(*option), option->count() > 1 ? "is given twice" : "needs a value");
-    return fmt::format("{}: an argument is wrong; {} explains them", command.path, command.help());
+    return fmt::format("{}an argument is wrong; {} explains them", command.prefix(), command.help);
 }
 
-}  // namespace salus::cli
+}  // namespace salus
