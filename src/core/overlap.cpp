@@ -101,6 +101,19 @@ std::optional<Rate> Overlap::rate_of(const Set& members) const {
     return Rate{together.mean(), std::sqrt(squares), together.count()};
 }
 
+/// What the worst-off of them does at once, relative to taking turns.
+double Overlap::least_part(const Set& members) const {
+    const std::vector<std::vector<double>>& samples = evidence_.at(members).rates;
+    double least = std::numeric_limits<double>::max();
+    for (std::size_t i = 0; i < members.size(); ++i) {
+        double sum = 0;
+        for (const std::vector<double>& rates : samples) sum += rates[i];
+        const double part = sum / static_cast<double>(samples.size()) * clients_.at(members[i]).alone_s.mean();
+        least = std::min(least, part * static_cast<double>(members.size()));
+    }
+    return least;
+}
+
 Rate Overlap::worth_of(const std::vector<Set>& division) const {
     Rate worth{0, 0, std::numeric_limits<std::size_t>::max()};
     double squares = 0;
@@ -308,7 +321,8 @@ void Overlap::decide(const Change& change, Instant now) {
     Evidence& evidence = evidence_[change.tried];
     const Gain gain = gain_of(change);
     const std::size_t samples = evidence.rates.size();
-    if (samples >= enough_ && gain.mean - sure_ * gain.error > kMargin) {
+    const bool crowds_out = samples >= kFew && least_part(change.tried) < kPartLeast;
+    if (!crowds_out && samples >= enough_ && gain.mean - sure_ * gain.error > kMargin) {
         if (!std::exchange(evidence.confirms, true)) return evidence.rates.clear();
         evidence.confirms = false;
         apply(change);
@@ -316,7 +330,7 @@ void Overlap::decide(const Change& change, Instant now) {
         return;
     }
     const bool gains_little = gain.mean + (samples >= kFew ? kUnsure : sure_) * gain.error < kMargin;
-    if (gains_little || samples >= kTooMany) give_up(change.tried, now);
+    if (gains_little || crowds_out || samples >= kTooMany) give_up(change.tried, now);
 }
 
 void Overlap::give_up(const Set& tried, Instant now) {

@@ -13,6 +13,7 @@
 //   rates that the comparison rests on, and do so twice, with new samples. To give a change up, it is enough that it most
 //   likely gains less than kMargin; one sample, if that is clear. A company ends if its rate most likely does not reach 1 +
 //   kMargin: less than it took to form it.
+// - The sum must not hide that one is crowded out: each must do at least kPartLeast of what it would in turns.
 // - Trials may cost kCostShare of the time: what is lost while the worse division runs. Stretches that lose nothing are
 // free.
 // - When the pace of a client changes, alone or in its company, all that was measured with it is forgotten, and its company
@@ -65,13 +66,14 @@ public:
     using Set = std::vector<ClientId>;  ///< sorted
 
     static constexpr double kMargin = 0.05;
+    static constexpr double kPartLeast = 0.9;
     static constexpr double kSure = 4;
     static constexpr double kUnsure = 2;
     static constexpr std::size_t kEnough = 6;  ///< samples before a change, and of each client alone ...
     static constexpr std::size_t kFew = 3;     ///< ... and before it is given up
     static constexpr std::size_t kTooMany = Samples::kMost;
     static constexpr double kCostShare = 0.01;
-    static constexpr Duration kCreditMost = milliseconds(300);
+    static constexpr Duration kCreditMost = milliseconds(100);
     static constexpr Duration kStretchLeast = milliseconds(50);
     static constexpr Duration kStretchMost = seconds(1);
     static constexpr std::int64_t kIterationsLeast = 4;    ///< of the slowest, in a stretch
@@ -159,6 +161,7 @@ private:
     std::optional<Turn> measure_alone(const Set& members, Instant now) const;
     Duration stretch_of(const Set& members) const;
     Gain gain_of(const Change& change) const;
+    double least_part(const Set& members) const;
     Rate worth_of(const std::vector<Set>& division) const;
     void ran_alone(const Part& part, bool is_stretch, Instant now);
     void ran_together(const Set& members, std::span<const Part> parts, Instant now);
