@@ -1,4 +1,5 @@
 // Overlap by measurement in the whole system: the service's shell and engine, over a device that works in slices.
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -90,18 +91,19 @@ TEST(Companies, OthersAreNoWorseOffThanInTurns) {
     EXPECT_GE(iterations(true), 0.95 * iterations(false));
 }
 
-/// Follows whether clients run at once by decision, when that changes, and when the pace of the first one does.
+/// Follows whether clients run at once by decision, when that changes, and when the pace of one first does.
 struct CompanyWatch : Observer {
-    explicit CompanyWatch(std::uint64_t paced_from = 0) : iterations_left(paced_from) {}
+    explicit CompanyWatch(std::uint64_t from = 0) : paced_from(from) {}
     void after_event(const Event&, Instant now, std::span<const Action>, const Simulation& s) override {
         const bool is = !s.engine().overlap().companies().empty();
         if (is != (changes.size() % 2 == 1)) changes.push_back(now);
     }
     void ran(const Segment& iteration) override {
-        if (iteration.client == ClientId{0} && iterations_left > 0 && --iterations_left == 0) paced_at = iteration.end;
+        if (++iterations[iteration.client] == paced_from && !paced_at) paced_at = iteration.end;
     }
     std::vector<Instant> changes;
-    std::uint64_t iterations_left;
+    std::uint64_t paced_from;
+    std::map<ClientId, std::uint64_t> iterations;
     std::optional<Instant> paced_at;
 };
 
