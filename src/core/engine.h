@@ -265,6 +265,7 @@ private:
     /// The turn that is on.
     struct MeasuredTurn {
         Overlap::Turn plan;
+        Instant begun_at;
         std::vector<TurnPart> parts;
         bool is_disturbed = false;  ///< what is measured does not count
         bool is_ending = false;     ///< its slowest client has been asked to yield, and the others will be

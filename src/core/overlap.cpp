@@ -266,28 +266,33 @@ Overlap::Turn Overlap::next(ClientId first, std::span<const ClientId> ready, std
 
 // ---------------------------------------------------------------------------------------------------------- what came
 
-void Overlap::ended(const Turn& turn, std::span<const Part> parts, Instant now) {
+/// What is lost by a stretch, its beginning and end included, where the same work is usually done at that rate.
+void Overlap::pay(std::span<const Part> parts, Duration lasted, double usual_rate) {
+    double work_s = 0;
+    for (const Part& part : parts) work_s += static_cast<double>(part.iterations) * clients_.at(part.client).alone_s.mean();
+    credit_s_ -= std::max(lasted.seconds() - work_s / usual_rate, 0.0);
+}
+
+void Overlap::ended(const Turn& turn, std::span<const Part> parts, Duration lasted, Instant now) {
     const std::optional<Change> trial = std::exchange(trial_, std::nullopt);
     if (std::ranges::any_of(turn.members, [&](ClientId id) { return !knows(id); })) return;
     if (turn.members.size() == 1) {
-        if (parts.size() == 1 && parts[0].iterations > 0 && parts[0].time.ns > 0) ran_alone(parts[0], turn.is_trial, now);
+        if (parts.size() != 1 || parts[0].iterations == 0 || parts[0].time.ns <= 0) return;
+        ran_alone(parts[0], turn.is_trial, now);
+        const std::optional<Rate> usual = rate_of(company_of(parts[0].client));
+        if (turn.is_trial && usual && usual->mean > 1) pay(parts, lasted, usual->mean);
         return;
     }
-    const std::vector<double> rates = rates_of(turn.members, parts);
-    if (rates.empty()) return;
-    if (turn.is_trial && trial && trial->tried == turn.members) {
+    if (rates_of(turn.members, parts).empty()) return;
+    const bool is_trial = turn.is_trial && trial && trial->tried == turn.members;
+    if (is_trial) {
         ++trials_;
-        double then = 0;
-        for (const Set& company : trial->to) {
-            const double rate = company == turn.members ? rate_in(company, rates) : rate_of(company)->mean;
-            then += static_cast<double>(company.size()) * rate;
-        }
-        const double lost = 1 - then / worth_of(trial->from).mean;
-        const Duration time = std::ranges::max(parts, {}, &Part::time).time;
-        credit_s_ -= std::max(lost, 0.0) * time.seconds();
+        std::size_t clients = 0;
+        for (const Set& company : trial->from) clients += company.size();
+        pay(parts, lasted, worth_of(trial->from).mean / static_cast<double>(clients));
     }
     ran_together(turn.members, parts, now);
-    if (turn.is_trial && trial && trial->tried == turn.members) decide(*trial, now);
+    if (is_trial) decide(*trial, now);
     else if (std::ranges::find(companies_, turn.members) != companies_.end()) review(turn.members);
 }
 
@@ -303,7 +308,6 @@ void Overlap::ran_alone(const Part& part, bool is_stretch, Instant now) {
         return known.turns_s.add(iteration_s);
     }
     const Set company = company_of(part.client);
-    if (const auto rate = rate_of(company); rate && rate->mean > 1) credit_s_ -= (1 - 1 / rate->mean) * part.time.seconds();
     if (known.alone_s.is_far(iteration_s, kOtherPace)) forget(part.client, now);
     known.alone_s.add(iteration_s);
     known.measured_at = now;

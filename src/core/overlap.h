@@ -107,8 +107,8 @@ public:
     Turn next(ClientId first, std::span<const ClientId> ready, std::size_t most, Instant now);
     /// There is no memory for lanes for these clients just now.
     void has_no_room(const Set& members, Instant now);
-    /// A turn has ended. Turns in which anything else disturbed the clients are not reported.
-    void ended(const Turn& turn, std::span<const Part> parts, Instant now);
+    /// A turn has ended that began `lasted` ago. Turns in which anything else disturbed the clients are not reported.
+    void ended(const Turn& turn, std::span<const Part> parts, Duration lasted, Instant now);
     /// A company still runs, since `parts` were last reported. False: it should give its turn back.
     bool look(std::span<const Part> parts, Instant now);
 
@@ -163,6 +163,7 @@ private:
     Gain gain_of(const Change& change) const;
     double least_part(const Set& members) const;
     Rate worth_of(const std::vector<Set>& division) const;
+    void pay(std::span<const Part> parts, Duration lasted, double usual_rate);
     void ran_alone(const Part& part, bool is_stretch, Instant now);
     void ran_together(const Set& members, std::span<const Part> parts, Instant now);
     void decide(const Change& change, Instant now);

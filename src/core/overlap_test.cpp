@@ -64,7 +64,7 @@ protected:
         work_s_ += worth * length.seconds();
         if (turn.is_trial) trial_s_ += length.seconds();
         if (is_company && !others_wait) static_cast<void>(overlap_.look(parts, now_));
-        else overlap_.ended(turn, parts, now_);
+        else overlap_.ended(turn, parts, std::ranges::max(parts, {}, &Overlap::Part::time).time, now_);
     }
     void run(Duration time) {
         work_s_ = trial_s_ = 0;

@@ -155,6 +155,7 @@ void Engine::begin_turn(Client& first) {
         plan = {{first.facts.id}, {}, false};
     }
     turn_.plan = plan;
+    turn_.begun_at = now_;
     for (const ClientId id : plan.members) enter_turn(clients_.at(id));
     for (const ClientId id : plan.members) grant(lanes_.at(clients_.at(id).lane), clients_.at(id));
     last_turn_ = plan.members;
@@ -250,7 +251,7 @@ void Engine::finish_turn() {
         if (!part.is_over || is_short || is_rough) return;
         parts.push_back(part.did);
     }
-    overlap_.ended(turn.plan, parts, now_);
+    overlap_.ended(turn.plan, parts, now_ - turn.begun_at, now_);
 }
 
 /// The stretch of a trial is over, or a company has run for a while.
