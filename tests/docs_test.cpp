@@ -76,6 +76,7 @@ TEST(Docs, EveryKeyOfAJobIsExplainedAndNoOther) {
     activity.lane = LaneId{1};
     activity.length.emplace();
     activity.left.emplace();
+    activity.company.emplace();
     const nlohmann::json row = to_json(job);
     for (const auto& [key, value] : row.items()) EXPECT_NE(text.find(fmt::format("`{}`", key)), std::string::npos) << key;
     std::istringstream table(text.substr(text.find("| keys of a job |")));

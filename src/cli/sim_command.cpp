@@ -36,6 +36,7 @@ struct SimArguments {
     std::string lanes = "auto";
     std::string share_by = "job";
     std::string paging = "on";
+    std::string overlap = "off";
     std::string page_gbps = "12";
     std::string switch_us = "145";
     std::string slice_us;
@@ -76,6 +77,7 @@ sim::SimulationOptions options_of(const SimArguments& a) {
             throw UsageError{fmt::format("--lanes: '{}' is neither 'auto' nor a number from 1 to 1000", a.lanes)};
         options.engine.lanes_max = static_cast<unsigned>(*lanes);
     }
+    options.engine.overlap = one_of("--overlap", a.overlap, "measure", "off");
     options.engine.paging = one_of("--paging", a.paging, "on", "off");
     options.engine.page_bytes_per_s = 1e9 * number("--page-gbps", a.page_gbps, 1e-3, true, 1e6);
     options.switch_cost = seconds_of(1e-6 * number("--switch-us", a.switch_us, 0, true, 1e9));
@@ -221,6 +223,10 @@ void add_sim_command(CLI::App& program, Action& action) {
         ->capture_default_str();
     sim->add_option("--share-by", a->share_by, "user or job: share time between users first, or between all jobs")
         ->type_name("user|job")
+        ->capture_default_str();
+    sim->add_option("--overlap", a->overlap,
+                    "off or measure: let batch jobs run at once where that is measured to be faster")
+        ->type_name("off|measure")
         ->capture_default_str();
     sim->add_option("--paging", a->paging, "on or off: page out waiting jobs to admit others")
         ->type_name("on|off")

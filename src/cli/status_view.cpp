@@ -254,6 +254,12 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
         add_to_why(fmt::format("{} requests, p50 {:.1f} ms, p99 {:.1f} ms", requests.answered, requests.p50.seconds() * 1e3,
                                requests.p99.seconds() * 1e3));
     }
+    if (const auto& company = activity.company) {
+        std::string jobs;
+        for (const std::uint32_t number : company->jobs) jobs += (jobs.empty() ? "" : ", ") + std::to_string(number);
+        add_to_why(fmt::format("runs with job{} {}", company->jobs.size() > 1 ? "s" : "", jobs));
+        if (company->rate > 0) cells.why += fmt::format(", {:.1f} times as fast as in turns", company->rate);
+    }
     // Last, because it changes least: a narrow screen may cut it off.
     if (!explained && !activity.class_reason.empty())
         add_to_why(cells.client_class + ": " + printable(activity.class_reason));

@@ -182,6 +182,16 @@ TEST(FormatPs, SaysWhyAClientHasItsClass) {
               std::string::npos);
 }
 
+TEST(FormatPs, SaysWithWhomAJobRunsAndWhatThatGains) {
+    JobStatus row = resnet();
+    row.activity->company = {{4, 7}, 1.75, 0.125};
+    EXPECT_NE(format_ps(status_of({row})).find("runs with jobs 4, 7, 1.8 times as fast as in turns"), std::string::npos);
+    row.activity->company = {{4}, 0, 0};
+    const std::string unknown = format_ps(status_of({row}));
+    EXPECT_NE(unknown.find("runs with job 4"), std::string::npos);
+    EXPECT_EQ(unknown.find("times as fast"), std::string::npos);
+}
+
 TEST(FormatPs, SaysHowFastRequestsAreAnswered) {
     JobStatus server = waiting_vae();
     server.activity->requests = {40, milliseconds(5), milliseconds(12)};

@@ -195,6 +195,7 @@ Engine::Admission Engine::try_admit(Client& client, Way way, bool& may_page) {
         admit(client, *placement, way);
         return Admission::kDone;
     }
+    if (fold_lanes_for(client)) return Admission::kUnderWay;
     if (!may_page) return Admission::kNo;
     const Displaceable displaceable = displaceable_by(client, way);
     may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
@@ -271,6 +272,7 @@ bool Engine::wants_lane(const Client& client) const {
         if (lane.has_members()) ++open;
     }
     if (open == 0) return true;
+    if (measures_overlap()) return false;  // separate_lanes() opens more where that pays
     if (options_.lanes_max > 0) return open < options_.lanes_max;
     return !policy_->info.exclusive && policy_->opens_lane(share_in_use, client.facts.device_share());
 }

@@ -68,7 +68,7 @@ void Engine::audit() const {
 Instant Engine::deadline() const {
     Instant earliest = std::min({balance_at_, starts_.review_at(), gates_.deadline()});
     for (const Lane& lane : lanes_.all()) earliest = std::min(earliest, lane.yield_at);
-    return std::min(earliest, crews_at_);
+    return std::min({earliest, crews_at_, turn_.look_at});
 }
 
 Client* Engine::known(ClientId id) {
@@ -368,6 +368,8 @@ void Engine::remove(Client& client) {
     const bool held = client.holds();
     if (client.turn() != Turn::kParked) move_turn(client, Turn::kParked);
     if (held) release_lane(client);
+    if (std::erase_if(turn_.parts, [&](const TurnPart& part) { return part.client == id; }) > 0) turn_.is_disturbed = true;
+    if (overlap_.knows(id)) overlap_.remove(id);
     lanes_.forget(id);
     ledger_.clear(client, now_);
     if (profiling_ == id) profiling_ = kNoClient;
@@ -492,12 +494,13 @@ void Engine::on(const event::SetCapacity& e) {
 }
 
 void Engine::on(const event::Timer&) {
+    if (turn_.look_at <= now_) look_at_turn();
     for (Lane& lane : lanes_.all()) {
         if (lane.holder == kNoClient || lane.yield_at > now_) continue;
         Client& holder = clients_.at(lane.holder);
         // It can stop only at a boundary, so more often than once an iteration is in vain.
         if (still_goes_first(lane)) lane.yield_at = now_ + std::max(options_.min_turn, holder.facts.iteration_time);
-        else ask_yield(holder);
+        else end_turn_of(holder);
     }
     if (starts_.review_at() <= now_) start_announced();
 }
@@ -533,6 +536,12 @@ std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
         return {clients_.at(lane->holder).stopped ? kStoppedHolder : kTurn, lane->holder};
     }
     if (other_profiles) return {kProfiling, profiling_};
+    if (measures_overlap() && !lane->beside) {  // lanes are memory only: it waits for a turn
+        for (const Lane& other : lanes_.all()) {
+            if (!other.beside && other.holder != kNoClient && is_live(clients_.at(other.holder)))
+                return {kTurn, other.holder};
+        }
+    }
     return {kOrder, kNoClient};
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "core/lanes.h"
 #include "core/ledger.h"
 #include "core/limits.h"
+#include "core/overlap.h"
 #include "core/policy.h"
 #include "core/starts.h"
 #include "core/types.h"
@@ -29,6 +31,7 @@ namespace salus {
 struct EngineOptions {
     Bytes capacity;
     unsigned lanes_max = 0;  ///< lanes that may run at once; 0: as many as the policy wants
+    bool overlap = false;    ///< batch clients run at once where that is measured to be faster: Note [Overlap]
     bool paging = true;
     Duration min_turn = microseconds(14500);  ///< long enough that switching costs at most 1 % of it
     double page_bytes_per_s = 12e9;           ///< measured; sets the minimum stay of a paged-in client
@@ -115,6 +118,11 @@ public:
     ClientId reserved_for() const { return reserved_for_; }
     ClientId profiling() const { return profiling_; }
     const Gates& gates() const { return gates_; }
+    /// Note [Measured turns] in together.cpp.
+    bool measures_overlap() const;
+    const Overlap& overlap() const { return overlap_; }
+    const Overlap::Turn& turn() const { return turn_.plan; }
+    bool turn_is_ending() const { return turn_.is_ending; }
     bool is_beside(const Client& client) const { return client.lane != kNoLane && lanes_.find(client.lane)->beside; }
     /// Whether a request of the client is being worked on: somebody waits for the answer, and it waits for nothing itself.
     bool is_answering(const Client& client) const;
@@ -256,6 +264,55 @@ private:
     void step_aside(Client& stopped);
     void level_crew(Client& client);
 
+    // ---- together.cpp: who runs at once because that is faster ----
+    struct TurnPart {
+        ClientId client = kNoClient;
+        Instant from;
+        std::uint64_t iterations = 0;  ///< done before
+        Duration dead;                 ///< the turn's, before
+        Duration closed;               ///< time that gates were closed, before
+        bool is_over = false;
+        Overlap::Part did = {};  ///< if it is over
+    };
+    /// The turn that is on.
+    struct MeasuredTurn {
+        Overlap::Turn plan;
+        Instant begun_at;
+        std::vector<TurnPart> parts;
+        bool is_disturbed = false;  ///< what is measured does not count
+        bool is_ending = false;     ///< its slowest client has been asked to yield, and the others will be
+        Instant look_at = kNever;
+        Duration dead;  ///< time in which nobody ran
+        Instant dead_since = kNever;
+    };
+    bool may_run_in_company(const Client& client) const;
+    TurnPart* part_of(const Client& client);
+    std::vector<Client*> turn_holders();
+    std::vector<Client*> companions_of(const Client& client);
+    bool companion_runs(const Client& client);
+    void dispatch_measured();
+    void leave_companies(Client& client);
+    void stop_strangers();
+    std::vector<ClientId> could_run_with(const Client& first) const;
+    bool have_own_lanes(const Overlap::Set& members) const;
+    void begin_turn(Client& first);
+    void let_companions_in();
+    void enter_turn(const Client& client);
+    void settle_turn_time();
+    double share_of_time(const Client& client);
+    Duration least_turn_of(const Client& holder);
+    void end_turn_of(Client& holder);
+    void leave_turn(const Client& client);
+    Overlap::Part done_since(const TurnPart& part, const Client& client) const;
+    void finish_turn();
+    void look_at_turn();
+    bool anybody_waits_for_memory() const;
+    void separate_lanes();
+    std::optional<LaneId> find_other_lane(const Client& client, const std::set<LaneId>& taken);
+    bool fold_lanes_for(const Client& client);
+    bool fold_lanes(Bytes amount);
+    void fold_lane(LaneId from, LaneId into);
+
     // ---- memory.cpp: who is on the device, and where ----
     void balance();
     void apply_demand(Client& client);
@@ -327,6 +384,10 @@ private:
     LimitsByUser limits_;
     Starts starts_;
     Gates gates_;
+    Overlap overlap_;
+    MeasuredTurn turn_;          ///< where overlap is measured
+    Overlap::Set last_turn_;     ///< who ran in the latest one
+    Overlap::Set lanes_wanted_;  ///< by clients that are to run at once
     std::vector<Action> actions_;
     std::vector<const ClientFacts*> scratch_;
     Statistics statistics_;

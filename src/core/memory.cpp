@@ -32,10 +32,12 @@ void Engine::balance() {
     if (stalled_ > 0) serve_stalled();
     rehome_from_stopped();
     // A profiling turn would undo any placement made just before or during it.
+    if (starts_.anybody_lacks_memory(options_.context, now_)) fold_lanes(ledger_.free() + ledger_.coming() + Bytes{1});
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
     if (stalled_ == 0 && !ledger_.in_debt() && !profiling) {
         admit_waiters();
         spread();
+        separate_lanes();
     }
     lanes_.close_empty();
     if (stalled_ > 0) deny_if_stuck();
@@ -108,6 +110,7 @@ void Engine::spread_beside() {
         }
         if (client->facts.ephemeral > ledger_.free()) trim_lanes();
         if (client->facts.ephemeral > ledger_.free()) {
+            fold_lanes(client->facts.ephemeral);
             look_again_at(now_ + options_.review_every);
             continue;
         }

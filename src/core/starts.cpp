@@ -139,6 +139,11 @@ bool Starts::anybody_waits() const {
     return std::ranges::any_of(jobs_, [](const auto& entry) { return entry.second.waits(); });
 }
 
+bool Starts::anybody_lacks_memory(Bytes context, Instant now) const {
+    return std::ranges::any_of(
+        jobs_, [&](const auto& entry) { return why_waits(entry.first, context, now) == WaitReason::kMemory; });
+}
+
 const Client* Starts::first_client_of(JobId job) const {
     const auto found = std::ranges::find_if(clients_.all(), [&](const Client* client) { return client->job == job; });
     return found == clients_.all().end() ? nullptr : *found;

@@ -41,6 +41,8 @@ public:
     /// Why it waits; kNothing if it does not.
     WaitReason why_waits(JobId job, Bytes context, Instant now) const;
     bool anybody_waits() const;
+    /// Somebody waits for memory of the device, and not because of a limit.
+    bool anybody_lacks_memory(Bytes context, Instant now) const;
     /// When to look at the waiting jobs again; kNever if none waits.
     Instant review_at() const { return review_at_; }
     void review_after(Duration time, Instant now) { review_at_ = anybody_waits() ? now + time : kNever; }

@@ -103,7 +103,8 @@ SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging),
              SALUS_FIELD(min_turn), SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every),
              SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations), SALUS_OPTIONAL(context),
-             SALUS_OPTIONAL(share_by_user), SALUS_OPTIONAL(user_jobs_max), SALUS_OPTIONAL(user_memory_max))
+             SALUS_OPTIONAL(share_by_user), SALUS_OPTIONAL(overlap), SALUS_OPTIONAL(user_jobs_max),
+             SALUS_OPTIONAL(user_memory_max))
 
 // ----------------------------------------------------------------------------------------------------------- writing
 

@@ -1,6 +1,5 @@
 // Turns: who runs next in which lane, for how long, and what it is charged.
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -43,6 +42,8 @@ void Engine::dispatch() {
     if (one_user_at_a_time()) leave_one_user();
     if (unprofiled_ > 0) profile_beside();
     if (unprofiled_ > 0 && dispatch_profiling()) return;
+    if (measures_overlap()) return dispatch_measured();
+    if (!turn_.parts.empty()) turn_ = {};
     if (policy_->info.exclusive) return dispatch_exclusive();
     if (options_.lanes_max > 0) return dispatch_capped();
     if (one_user_at_a_time()) return dispatch_by_user();
@@ -187,7 +188,8 @@ void Engine::grant(Lane& lane, Client& client) {
     ++statistics_.turns;
     // With one slot for all lanes, the device itself changes hands.
     const ClientId before = options_.lanes_max == 1 && !lane.beside ? last_granted_ : lane.last_holder;
-    const bool handover = before != client.facts.id;
+    const bool measured = measures_overlap() && !lane.beside;
+    const bool handover = measured ? !std::ranges::binary_search(last_turn_, client.facts.id) : before != client.facts.id;
     if (handover) ++statistics_.switches;
     lane.last_holder = client.facts.id;
     if (!lane.beside) last_granted_ = client.facts.id;
@@ -196,8 +198,8 @@ void Engine::grant(Lane& lane, Client& client) {
 
     lane.yield_at = kNever;
     if (policy_->info.time_sliced && !lane.ready.empty()) {
-        lane.yield_at = now_ + options_.min_turn;
-        if (lane.yield_at <= now_) ask_yield(client);
+        lane.yield_at = now_ + least_turn_of(client);
+        if (lane.yield_at <= now_) end_turn_of(client);
     }
 }
 
@@ -228,19 +230,21 @@ void Engine::became_ready(Client& client) {
 void Engine::contend(Lane& lane, const Client& newcomer) {
     Client& holder = clients_.at(lane.holder);
     if (holder.yield_asked || leader_of(newcomer)) return;
+    if (turn_.is_ending && part_of(holder)) return;
     const PolicyInfo& policy = policy_->info;
-    const bool idles = holder.turn() == Turn::kHoldingIdle && !mate_runs(holder);
+    const bool idles = holder.turn() == Turn::kHoldingIdle && !mate_runs(holder) && !companion_runs(holder);
     if (idles && is_work_conserving(lane)) return ask_yield(holder);
     if (policy_->urgent(newcomer.facts, holder.facts)) return ask_yield(holder);
     bool makes_way = policy.time_sliced;
     if (!makes_way) {
         charge_time(holder);
-        const std::array<const ClientFacts*, 2> both{&holder.facts, &newcomer.facts};
-        makes_way = choose(both) == &newcomer;
+        scratch_ = {&holder.facts, &newcomer.facts};
+        for (const Client* companion : companions_of(holder)) scratch_.push_back(&companion->facts);
+        makes_way = choose(scratch_) == &newcomer;
     }
     if (!makes_way) return;
-    lane.yield_at = std::min(lane.yield_at, holder.granted_at + options_.min_turn);
-    if (lane.yield_at <= now_) ask_yield(holder);
+    lane.yield_at = std::min(lane.yield_at, holder.granted_at + least_turn_of(holder));
+    if (lane.yield_at <= now_) end_turn_of(holder);
 }
 
 /// Whether the lane's holder, whose minimum turn is over, would be chosen again. Those that wait are often not ready at the
@@ -248,16 +252,22 @@ void Engine::contend(Lane& lane, const Client& newcomer) {
 bool Engine::still_goes_first(const Lane& lane) {
     Client& holder = clients_.at(lane.holder);
     scratch_.assign(lane.ready.begin(), lane.ready.end());
-    if (one_user_at_a_time()) {
+    const bool one_turn = measures_overlap();
+    if (one_user_at_a_time() || one_turn) {
         for (const Lane& other : lanes_.all()) {
-            if (other.beside || other.holder != kNoClient || other.user == lane.user) continue;
+            const bool is_theirs = other.user == lane.user && !one_turn;
+            const bool is_in_use = other.holder != kNoClient && !one_turn;
+            if (other.beside || is_in_use || is_theirs || other.id == lane.id) continue;
             scratch_.insert(scratch_.end(), other.ready.begin(), other.ready.end());
         }
     }
     if (scratch_.empty() || holder.stopped || holder.stalled || holder.turn() != Turn::kRunning) return false;
     charge_time(holder);
     scratch_.push_back(&holder.facts);
-    return choose(scratch_) == &holder;
+    const std::vector<Client*> companions = companions_of(holder);
+    for (const Client* companion : companions) scratch_.push_back(&companion->facts);
+    const Client* chosen = choose(scratch_);
+    return chosen == &holder || std::ranges::find(companions, chosen) != companions.end();
 }
 
 /// After a change of policy or of a client's attributes.
@@ -269,12 +279,13 @@ void Engine::contend_everywhere() {
     }
 }
 
-/// A crew is asked as one.
+/// A crew is asked as one, and so is a company.
 void Engine::ask_yield(Client& holder) {
     ask_one(holder);
     for (Client* mate : mates_of(holder)) {
         if (mate->holds()) ask_one(*mate);
     }
+    for (Client* companion : companions_of(holder)) ask_one(*companion);
 }
 
 void Engine::ask_one(Client& holder) {
@@ -294,7 +305,7 @@ void Engine::ask_one(Client& holder) {
 
 /// The holder, or the last of its crew, has gone idle: others that are ready in the lane need not wait.
 void Engine::yield_if_idle(Client& client) {
-    if (mate_runs(client)) return;
+    if (mate_runs(client) || companion_runs(client)) return;
     std::vector<Client*> together = mates_of(client);
     together.push_back(&client);
     for (Client* holder : together) {
@@ -307,6 +318,7 @@ void Engine::yield_if_idle(Client& client) {
 /// The client's lane, or the right to profile, is free again.
 void Engine::release_lane(Client& client) {
     const bool taken_back = std::exchange(client.yield_asked, false);
+    leave_turn(client);
     if (boundary_awaited_) {
         boundary_awaited_ = false;
         memory_changed_ = true;
@@ -357,7 +369,10 @@ void Engine::move_turn(Client& client, Turn to) {
     if (client.holds() && to == Turn::kParked) statistics_.turn_times.add(now_ - client.granted_at);
     if (to == Turn::kRunning && !std::exchange(client.has_run, true) && client.iterations_before == 0)
         statistics_.admission_waits.add(now_ - client.first_wanted_at + starts_.waited(client.job, now_));
+    const bool is_in_turn = part_of(client) != nullptr;
+    if (is_in_turn) settle_turn_time();
     client.move_turn(to, now_);
+    if (is_in_turn) settle_turn_time();
     // A refusal to be paged out that came when the client already wanted to run ends with the turn that it got.
     if (to == Turn::kRunning) client.page_refused = false;
     if (to != Turn::kReady) update_ready(client);
@@ -414,10 +429,11 @@ void Engine::charge_time(Client& client, Duration idle) {
     if (client.stalled) return;  // it waits for memory and does not run
     client.facts.attained += held;
     client.facts.last_ran = now_;
-    client.facts.virtual_time_s += held.seconds() / client.facts.weight;
+    const double share = share_of_time(client);
+    client.facts.virtual_time_s += share * held.seconds() / client.facts.weight;
     // The time of a crew is that of its leader.
     if (options_.share_by_user && !client.accompanies && !is_beside(client))
-        set_account_time(*client.account, client.account->time_s + held.seconds());
+        set_account_time(*client.account, client.account->time_s + share * held.seconds());
     if (client.lane != kNoLane) client.memory_time_gib_s += client.facts.ephemeral.mib() / 1024.0 * held.seconds();
 }
 

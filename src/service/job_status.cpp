@@ -78,6 +78,24 @@ Duration iteration_time_of(const Client& client, const Session& session) {
     return done == 0 ? client.facts.iteration_time : Duration{};  // as stated
 }
 
+/// Nothing if it takes turns alone.
+std::optional<Activity::Company> company_of(const Shell& shell, const Client& client) {
+    if (!shell.engine().measures_overlap()) return std::nullopt;
+    const Overlap& overlap = shell.engine().overlap();
+    const Overlap::Set members = overlap.company_of(client.facts.id);
+    if (members.size() < 2) return std::nullopt;
+    Activity::Company company;
+    for (const ClientId id : members) {
+        const auto session = shell.sessions().find(id);
+        if (id != client.facts.id && session != shell.sessions().end()) company.jobs.push_back(session->second->job);
+    }
+    if (const auto rate = overlap.rate_of(members)) {
+        company.rate = rate->mean;
+        company.error = rate->error;
+    }
+    return company;
+}
+
 Activity activity_of(const Shell& shell, const Client& client, const Session& session, Instant at) {
     const ControlPage& page = *session.page;
     const std::uint64_t busy_ns = shell::busy_ns_of(session, at);
@@ -113,6 +131,7 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.class_reason = std::string(text_of(session.client_class.reason));
     const Lane* lane = client.lane == kNoLane ? nullptr : shell.engine().lanes().find(client.lane);
     activity.beside = lane && lane->beside;
+    activity.company = company_of(shell, client);
     const shell::RequestWatch::Times times = session.requests.times();
     activity.requests = {times.requests, times.p50, times.p99};
     activity.priority = client.facts.priority;

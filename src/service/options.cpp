@@ -249,6 +249,10 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
         ->capture_default_str();
     program.add_option("--capacity", capacity_, "total memory for jobs (default: most of the device's memory)");
     program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
+    program
+        .add_option("--overlap", overlap_, "off or measure: let batch jobs run at once where that is measured to be faster")
+        ->type_name("off|measure")
+        ->capture_default_str();
     program.add_option("--paging", paging_, "on or off: page out waiting jobs to admit others")
         ->type_name("on|off")
         ->capture_default_str();
@@ -354,6 +358,9 @@ Options OptionsParser::finish() const {
     if (paging_ != "on" && paging_ != "off")
         throw CLI::ValidationError("--paging", "must be on or off; got '" + paging_ + "'");
     options.paging = paging_ == "on";
+    if (overlap_ != "off" && overlap_ != "measure")
+        throw CLI::ValidationError("--overlap", "must be off or measure; got '" + overlap_ + "'");
+    options.overlap = overlap_ == "measure";
     if (users_ != "own" && users_ != "all")
         throw CLI::ValidationError("--users", "must be own or all; got '" + users_ + "'");
     options.all_users = users_ == "all";

@@ -28,6 +28,7 @@ struct Options {
     std::string configured_policy;  ///< without `salus policy`; empty: the same
     Bytes capacity;                 ///< 0: the device's memory
     unsigned lanes = 0;             ///< 0: as many as the policy wants
+    bool overlap = false;           ///< batch jobs run at once where that is measured to be faster
     bool paging = true;
     std::string device = "auto";  ///< the GPU if there is one, else the host
     MpsMode mps = MpsMode::kAuto;
@@ -78,6 +79,7 @@ private:
     std::string capacity_;
     std::string trace_limit_;
     std::string paging_ = "on";
+    std::string overlap_ = "off";
     std::string mps_ = "auto";
     std::string log_level_ = "info";
     std::string users_ = "own";

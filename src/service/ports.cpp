@@ -36,6 +36,7 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     EngineOptions& engine = settings.engine;
     engine.capacity = capacity_from(options, memory);
     engine.lanes_max = options.lanes;
+    engine.overlap = options.overlap;
     engine.paging = options.paging;
     engine.share_by_user = options.share_by_user;
     engine.user_jobs_max = options.user_limits.others.jobs;

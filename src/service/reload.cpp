@@ -62,6 +62,7 @@ Reload reload_from(const Options& now, Options read) {
     stays("device", now.device, read.device);
     stays("mps", now.mps, read.mps);
     stays("users", now.all_users, read.all_users);
+    stays("overlap", now.overlap, read.overlap);
     stays("share-by", now.share_by_user, read.share_by_user);
     stays("show-others", now.hides_others, read.hides_others);
     stays("socket", now.socket, read.socket);

@@ -46,6 +46,7 @@ void Checkers::after_event(const Event& event, Instant now, std::span<const Acti
     check_denials(actions, s);
     check_work_conservation(s);
     check_classes(s);
+    check_companies(s);
     check_progress(event, s);
     check_starts(event, now, actions, s);
 }
@@ -275,7 +276,8 @@ void Checkers::check_work_conservation(const Simulation& s) const {
     }
     const bool profiling = engine.profiling() != kNoClient && !engine.find(engine.profiling())->stopped;
     const unsigned lanes_max = s.engine().options().lanes_max;
-    const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max);
+    const bool held_back = engine.policy().info.exclusive || profiling || (lanes_max > 0 && running >= lanes_max) ||
+                           (engine.measures_overlap() && running > 0);
     // If one user has the device at a time, clients of another keep it waiting, because they run or have the next turn.
     const auto is_anothers = [&](const Client* client, const Client* other) {
         const bool in_turns = (other->lane != kNoLane || other->accompanies) && !is_beside(s, *other);
@@ -316,6 +318,31 @@ void Checkers::check_classes(const Simulation& s) {
     else could_move_since_ = std::min(could_move_since_, s.now());
     SALUS_CHECK(could_move_since_ == kNever || s.now() - could_move_since_ <= engine.options().review_every,
                 "an interactive client takes turns, and there is memory for a lane beside");
+}
+
+// Where overlap is measured, clients run at once by a decision or for a trial. A decision rests on enough samples, which
+// leave no doubt that it gains; or somebody has left a company.
+void Checkers::check_companies(const Simulation& s) {
+    const Engine& engine = s.engine();
+    const Overlap& overlap = engine.overlap();
+    const std::vector<Overlap::Set> before =
+        std::exchange(companies_, {overlap.companies().begin(), overlap.companies().end()});
+    for (const Overlap::Set& company : companies_) {
+        const auto holds_it = [&](const Overlap::Set& other) { return std::ranges::includes(other, company); };
+        if (std::ranges::any_of(before, holds_it)) continue;
+        const std::optional<Rate> rate = overlap.rate_of(company);
+        SALUS_CHECK(rate && rate->samples >= Overlap::kEnough && rate->mean - Overlap::kSure * rate->error > 1,
+                    "clients run at once, and it was not shown that they gain");
+    }
+    if (!engine.measures_overlap() || engine.turn_is_ending() || engine.turn().is_trial) return;
+    const Client* first = nullptr;
+    for (const Client* client : engine.clients()) {
+        const bool in_turns = client->lane != kNoLane && !is_beside(s, *client) && !client->accompanies;
+        if (!in_turns || !client->holds() || client->stopped || client->stalled || client->yield_asked) continue;
+        if (std::exchange(first, client) == nullptr) continue;
+        const Overlap::Set company = overlap.company_of(first->facts.id);
+        SALUS_CHECK(std::ranges::binary_search(company, client->facts.id), "clients run at once, and nobody has decided so");
+    }
 }
 
 void Checkers::check_progress(const Event& event, const Simulation& s) {
@@ -365,7 +392,8 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const bool anybody_beside = std::ranges::any_of(engine.clients(), [&](const Client* c) { return is_beside(s, *c); });
     if (anybody_beside) beside_time_ += s.now() - last_event_;
     last_event_ = s.now();
-    const Duration least_turns = engine.options().min_turn * present;
+    Duration least_turns = engine.options().min_turn * present;
+    if (engine.options().overlap) least_turns += (Overlap::kStretchMost + round) * present;
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         const bool waits = c.phase == Phase::kWaiting && !c.word().holds();

@@ -32,6 +32,7 @@ private:
     void check_gates(const Simulation& s);
     void check_crews(const Event& event, std::span<const Action> actions, const Simulation& s);
     bool are_mates(std::size_t a, std::size_t b, const Simulation& s) const;
+    void check_companies(const Simulation& s);
     void check_progress(const Event& event, const Simulation& s);
     void check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s);
 
@@ -60,6 +61,7 @@ private:
     bool were_closed_ = false;         ///< ... they are closed
     std::size_t gates_service_ = 0;    ///< the service that closed them
     Instant unneeded_since_ = kNever;  ///< gates are closed since then, and nobody is being answered
+    std::vector<std::vector<ClientId>> companies_;  ///< at the last event
     Instant last_event_{};
     bool was_stopped_ = false;  ///< somebody was stopped at the last event or since, even if the service did not hear of it
     Duration stopped_time_;     ///< total time with somebody stopped; a stopped holder is charged for it

@@ -19,8 +19,13 @@ void Simulation::run_leg(ClientId id, Duration overhead) {
     c.published = 0;
     c.iteration_time = draw_iteration_time(job);
     if (sliced_) {  // which counts the change to this client itself
-        const Duration host = job.quantiles.empty() ? job.host_time.value_or(job.iteration_time) : c.iteration_time;
-        const Duration device = job.device_time.value_or(job.iteration_time);
+        Duration host = job.quantiles.empty() ? job.host_time.value_or(job.iteration_time) : c.iteration_time;
+        Duration device = job.device_time.value_or(job.iteration_time);
+        for (const Pace& pace : job.paces) {
+            if (pace.from > c.iterations) break;
+            host = pace.host_time;
+            device = pace.device_time;
+        }
         c.on_device = {.host_ns = static_cast<double>(host.ns), .not_launched_ns = static_cast<double>(device.ns)};
     }
     c.work_ns = -static_cast<double>(overhead.ns);

@@ -46,6 +46,12 @@ public:
     /// The engine forgets that one user has the device at a time.
     void forget_users() { engine_.options_.share_by_user = false; }
 
+    /// The engine takes what a single trial shows for certain.
+    void decide_by_noise() {
+        engine_.overlap_.enough_ = 1;
+        engine_.overlap_.sure_ = 0;
+    }
+
     void forget_budget() { engine_.gates_.closed_.spans_.clear(); }
 
 private:

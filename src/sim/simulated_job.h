@@ -20,6 +20,14 @@ struct Growth {
     bool asks = true;  ///< for persistent memory first (Need); else it takes the memory and tells (Observe)
 };
 
+/// From iteration `from` on (counted from 0) an iteration needs this much time of the host and of a device that works in
+/// slices.
+struct Pace {
+    std::uint64_t from = 0;
+    Duration host_time;
+    Duration device_time;
+};
+
 struct SimulatedJob {
     std::string name;
     Duration arrival;
@@ -44,6 +52,7 @@ struct SimulatedJob {
     /// The time of an iteration alone at evenly spaced quantiles, from the least to the most. Each iteration draws its own,
     /// and is launched in this time. Empty: always iteration_time.
     std::vector<Duration> quantiles;
+    std::vector<Pace> paces;  ///< in order of `from`; until the first, as above
 
     // What the swarm adds.
     bool pageable = true;

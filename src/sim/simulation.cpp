@@ -180,6 +180,7 @@ void Simulation::sabotage(const Event& event) {
     if (requests && goes_wrong(Fault::kForgetsBudget)) saboteur.forget_budget();
     if (want && goes_wrong(Fault::kForgetsCrew)) saboteur.forget_crew_of(want->client);
     if (want && goes_wrong(Fault::kForgetsUsers)) saboteur.forget_users();
+    if (want && goes_wrong(Fault::kDecidesByNoise)) saboteur.decide_by_noise();
     if (want && goes_wrong(Fault::kMixesCrews)) saboteur.put_into_crew(want->client);
 }
 

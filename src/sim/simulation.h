@@ -81,6 +81,7 @@ enum class Fault : std::uint8_t {
     kLosesAnswer,        ///< the service is not told that a request was answered
     kForgetsCrew,        ///< the engine forgets that a client belongs to a crew
     kForgetsUsers,       ///< the engine forgets that one user has the device at a time
+    kDecidesByNoise,     ///< the engine lets clients run at once after a trial or two, whatever they show
     kMixesCrews,         ///< the engine takes a client for a member of a crew that it does not belong to
 };
 

@@ -141,6 +141,22 @@ void draw_users(std::uint64_t seed, Scenario& scenario) {
     if (random.chance(0.2)) engine.user_memory_max = mebibytes_of(engine.capacity.mib() * random.between(0.3, 0.9));
 }
 
+/// Who runs at once is measured; then some jobs are small, and go on for long enough. From its own source, too.
+void draw_overlap(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0x94d049bb133111ebull + 5);
+    if (random.chance(0.7)) return;
+    scenario.options.engine.overlap = true;
+    for (SimulatedJob& job : scenario.jobs) {
+        if (job.interactive || random.chance(0.5)) continue;
+        job.iterations = 500 + random.below(2000);
+        job.iteration_time = seconds_of(random.between(0.002, 0.02));
+        job.ephemeral = {job.ephemeral.count / 8};
+        for (Growth& growth : job.growth) growth.ephemeral = {growth.ephemeral.count / 8};
+        if (random.chance(0.5)) job.occupancy = random.between(0.1, 0.5);
+        if (random.chance(0.5)) job.think = {};
+    }
+}
+
 /// An administrator changes the limits of users while their jobs run. From its own source, too.
 void draw_user_limits(std::uint64_t seed, Scenario& scenario) {
     Random random(seed * 0xbf58476d1ce4e5b9ull + 3);
@@ -254,6 +270,7 @@ std::span<const Canary> all_canaries() {
                                      Canary{"loses-answer", nullptr, Fault::kLosesAnswer},
                                      Canary{"forgets-users", nullptr, Fault::kForgetsUsers},
                                      Canary{"forgets-crew", nullptr, Fault::kForgetsCrew},
+                                     Canary{"decides-by-noise", nullptr, Fault::kDecidesByNoise},
                                      Canary{"mixes-crews", nullptr, Fault::kMixesCrews}};
     return canaries;
 }
@@ -297,6 +314,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     draw_limits(seed, scenario);
     draw_users(seed, scenario);
     draw_user_limits(seed, scenario);
+    draw_overlap(seed, scenario);
     return scenario;
 }
 

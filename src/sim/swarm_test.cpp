@@ -127,8 +127,32 @@ TEST_F(Swarm, CrewsRunTogether) {
     EXPECT_GT(crews.without_lane, 0u);
 }
 
+/// Counts what becomes of trials.
+struct OverlapCounter : Observer {
+    void after_event(const Event&, Instant, std::span<const Action>, const Simulation& s) override {
+        const Overlap& overlap = s.engine().overlap();
+        const std::size_t now = overlap.companies().size();
+        if (now > companies) formed += now - companies;
+        if (now < companies) ended += companies - now;
+        companies = now;
+        if (overlap.trials() > seen) trials += overlap.trials() - seen;
+        seen = overlap.trials();
+    }
+    std::uint64_t trials = 0, formed = 0, ended = 0;
+    std::uint64_t seen = 0;
+    std::size_t companies = 0;
+};
+
+TEST_F(Swarm, ClientsRunAtOnceByMeasurement) {
+    OverlapCounter overlap;
+    for (std::uint64_t seed = 1; seed <= 1500; ++seed) static_cast<void>(run_seed(seed, nullptr, &overlap));
+    EXPECT_GT(overlap.trials, 500u);
+    EXPECT_GT(overlap.formed, 20u);
+    EXPECT_GT(overlap.ended, 20u);
+}
+
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 22u) << "three policies, eleven faults of shell and protocol, eight of the engine";
+    ASSERT_EQ(all_canaries().size(), 23u) << "three policies, eleven faults of shell and protocol, nine of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;

@@ -74,6 +74,7 @@ public:
     void unless_zero(const char* key, std::uint32_t number) {
         if (number != 0) object_[key] = number;
     }
+    void numbers(const char* key, const std::vector<std::uint32_t>& values) { object_[key] = values; }
     void unless_zero(const char* key, Bytes bytes) {
         if (bytes != Bytes{}) object_[key] = bytes.count;
     }
@@ -161,6 +162,13 @@ public:
     }
     void milliseconds(const char* key, Duration& time) { time = duration(key, 1e-3).value_or(time); }
     void unless_zero(const char* key, std::uint32_t& number) { (*this)(key, number); }
+    void numbers(const char* key, std::vector<std::uint32_t>& values) {
+        const json* found = find(key);
+        if (!found || !found->is_array()) return;
+        for (const json& element : *found) {
+            if (element.is_number_unsigned()) assign(values.emplace_back(), element.get<std::uint64_t>());
+        }
+    }
     void unless_zero(const char* key, Bytes& bytes) { (*this)(key, bytes); }
     void choice(const char* key, bool& value, const char* if_true, const char* /*if_false*/) {
         value = text(key) == if_true;
@@ -239,6 +247,13 @@ void list(Fields& fields, S& length) {
     fields.choice("estimate", length.is_past, "history", "stated");
 }
 
+template <typename Fields, Some<Activity::Company> S>
+void list(Fields& fields, S& company) {
+    fields.numbers("company", company.jobs);
+    fields("company_rate", company.rate);
+    fields("company_rate_error", company.error);
+}
+
 template <typename Fields, Some<Activity> S>
 void list(Fields& fields, S& activity) {
     fields("waits_for", activity.wait.reason);
@@ -270,6 +285,7 @@ void list(Fields& fields, S& activity) {
     fields.choice("class", activity.interactive, "interactive", "batch");
     fields("class_reason", activity.class_reason);
     fields("beside", activity.beside);
+    fields.among("company", activity.company);
     fields("requests", activity.requests.answered);
     fields.milliseconds("request_p50_ms", activity.requests.p50);
     fields.milliseconds("request_p99_ms", activity.requests.p99);

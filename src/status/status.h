@@ -91,10 +91,16 @@ struct Activity {
     std::uint64_t evacuations = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t boundaries_delayed = 0;
-    bool interactive = false;  ///< its class ...
-    std::string class_reason;  ///< ... and why, for people
-    bool beside = false;       ///< it runs whoever else runs
-    struct Requests {          ///< of one that answers while others have gates
+    bool interactive = false;             ///< its class ...
+    std::string class_reason;             ///< ... and why, for people
+    bool beside = false;                  ///< it runs whoever else runs
+    struct Company {                      ///< of one that runs at once with others, because that was measured to be faster
+        std::vector<std::uint32_t> jobs;  ///< the others, by number
+        double rate = 0;                  ///< of all at once, relative to taking turns; 0: not known yet
+        double error = 0;                 ///< its standard error
+    };
+    std::optional<Company> company;
+    struct Requests {  ///< of one that answers while others have gates
         std::uint64_t answered = 0;
         Duration p50, p99;  ///< of the last ones
     };

@@ -74,6 +74,7 @@ Status full_status() {
     activity.interactive = true;
     activity.class_reason = "because";
     activity.beside = true;
+    activity.company = {{4, 7}, 1.75, 0.125};
     activity.boundaries_delayed = 9;
     activity.priority = -3;
     activity.weight = 0.5;
@@ -138,7 +139,7 @@ TEST(Status, IsThisJson) {
         R"({"ended":[{"attached_s":0.5,"command":"","elapsed_s":0.0,"ended_unix_s":1700000000,"exit_status":130,)"
         R"("job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":"","why_unshared":"no torch"}],"jobs":[{"attached_s":20.0,)"
         R"("attained_s":0.75,"behind":"vae","behind_job":4,"beside":true,"boundaries_delayed":9,"busy_s":0.25,)"
-        R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","elapsed_s":21.0,)"
+        R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","company":[4,7],"company_rate":1.75,"company_rate_error":0.125,"elapsed_s":21.0,)"
         R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
         R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"on_device_bytes":10,"page_outs":8,)"

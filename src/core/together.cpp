@@ -1,0 +1,383 @@
+// Companies: who runs at once where that is measured, and the lanes for it. What is measured and decided is in overlap.h.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/engine.h"
+
+namespace salus {
+
+// Note [Measured turns]
+// Where overlap is measured, lanes are memory only, and one turn is on at a time for all of them. It belongs to the client
+// that the policy chose, to its company, or to the clients of a trial; all of one user.
+// - Clients of a turn need lanes of their own. A client that shares its lane with another of them moves: into a lane that
+//   none of them is in, else into a new one, if there is memory that nobody waits for. When somebody waits for memory, or
+//   for room to start, such lanes are given up again, before anybody is paged out.
+// - A turn ends as one, because of the policy, or because the stretch of a trial is over. Then the client with the longest
+//   iterations is asked first, and the others when it is back: so nobody runs alone for long at the end, and the device does
+//   not wait. What is urgent asks all of them.
+// - The time of a turn is shared by its clients: each is charged its part. So a company has as many shares of the time as it
+//   has members, and whoever takes turns alone is no worse off than without companies.
+// - A client that wants nothing keeps its grant while another of its turn runs.
+// - A client that the policy calls more urgent than another does not run with it. Crews, interactive clients and newcomers
+//   that profile take turns as ever, and what is measured meanwhile does not count.
+namespace {
+
+constexpr std::size_t kCompanyMost = 16;
+/// The minimum turn of a company, in iterations of its slowest member alone.
+constexpr std::int64_t kCompanyIterations = 8;
+/// A stretch that was broken off earlier says nothing, unless it had so many iterations.
+constexpr std::uint64_t kIterationsMeant = 10;
+
+}  // namespace
+
+bool Engine::measures_overlap() const {
+    const PolicyInfo& policy = policy_->info;
+    return options_.overlap && !policy.exclusive && policy.shares_lanes && options_.lanes_max != 1;
+}
+
+bool Engine::may_run_in_company(const Client& client) const {
+    return client.profiled && !client.facts.interactive && client.crew == kNoJob && !client.refused && !client.dropped;
+}
+
+Engine::TurnPart* Engine::part_of(const Client& client) {
+    const auto found = std::ranges::find(turn_.parts, client.facts.id, &TurnPart::client);
+    return found == turn_.parts.end() ? nullptr : &*found;
+}
+
+/// The clients of the turn that is on which still hold it.
+std::vector<Client*> Engine::turn_holders() {
+    std::vector<Client*> holders;
+    for (const TurnPart& part : turn_.parts) {
+        Client* client = part.is_over ? nullptr : clients_.find(part.client);
+        if (client && client->holds()) holders.push_back(client);
+    }
+    return holders;
+}
+
+/// The others that hold this turn.
+std::vector<Client*> Engine::companions_of(const Client& client) {
+    if (!part_of(client)) return {};
+    std::vector<Client*> companions = turn_holders();
+    std::erase(companions, &client);
+    return companions;
+}
+
+bool Engine::companion_runs(const Client& client) {
+    return std::ranges::any_of(companions_of(client),
+                               [](const Client* other) { return is_live(*other) && other->turn() == Turn::kRunning; });
+}
+
+// ---------------------------------------------------------------------------------------------------------- who runs
+
+void Engine::dispatch_measured() {
+    for (const Client* client : clients_.all()) {
+        if (may_run_in_company(*client)) overlap_.add(client->facts.id, client->facts.user);
+        else if (overlap_.knows(client->facts.id)) leave_companies(clients_.at(client->facts.id));
+    }
+    if (std::ranges::any_of(clients_.all(), profiles_now)) turn_.is_disturbed = true;
+    if (running_lanes() == 0) {
+        finish_turn();
+        if (Client* first = first_in_turns()) begin_turn(*first);
+        return;
+    }
+    stop_strangers();
+    if (turn_.is_ending) {
+        const auto is_asked = [](const Client* holder) { return is_live(*holder) && holder->yield_asked; };
+        const std::vector<Client*> holders = turn_holders();
+        if (std::ranges::none_of(holders, is_asked)) {  // it is stopped, say
+            for (Client* holder : holders) ask_one(*holder);
+        }
+        return;
+    }
+    let_companions_in();
+    Client* waiting = first_in_turns();
+    if (!waiting || part_of(*waiting)) return;
+    for (Lane& lane : lanes_.all()) {
+        if (!lane.beside && lane.holder != kNoClient && is_live(clients_.at(lane.holder))) contend(lane, *waiting);
+    }
+}
+
+/// It takes turns alone from now on.
+void Engine::leave_companies(Client& client) {
+    overlap_.remove(client.facts.id);
+    if (!companions_of(client).empty()) ask_yield(client);
+}
+
+/// Clients that run although the turn is not theirs: from before a change of policy, or because they were stopped, or waited
+/// for memory.
+void Engine::stop_strangers() {
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.beside || lane.holder == kNoClient) continue;
+        Client& holder = clients_.at(lane.holder);
+        const TurnPart* part = part_of(holder);
+        if (!is_live(holder) || (part && !part->is_over) || holder.crew != kNoJob) continue;
+        if (turn_.parts.empty()) {  // one may go on
+            turn_.plan = {{holder.facts.id}, {}, false};
+            enter_turn(holder);
+        } else {
+            ask_one(holder);
+        }
+        turn_.is_disturbed = true;
+    }
+}
+
+/// Those that could run at once with it, in order of their ids.
+std::vector<ClientId> Engine::could_run_with(const Client& first) const {
+    std::vector<ClientId> ready;
+    for (const Client* client : clients_.all()) {
+        if (client->ready_index < 0 || client->facts.user != first.facts.user) continue;
+        const Lane& lane = *lanes_.find(client->lane);
+        if (lane.beside || lane.holder != kNoClient || !may_run_in_company(*client)) continue;
+        if (policy_->urgent(first.facts, client->facts) || policy_->urgent(client->facts, first.facts)) continue;
+        ready.push_back(client->facts.id);
+    }
+    std::ranges::sort(ready);
+    return ready;
+}
+
+/// Whether all of them are in different lanes.
+bool Engine::have_own_lanes(const Overlap::Set& members) const {
+    std::set<LaneId> lanes;
+    return std::ranges::all_of(members, [&](ClientId id) { return lanes.insert(clients_.at(id).lane).second; });
+}
+
+/// REQUIRES: nobody runs in turns.
+void Engine::begin_turn(Client& first) {
+    const std::vector<ClientId> ready = could_run_with(first);
+    const std::size_t most = options_.lanes_max > 0 ? options_.lanes_max : kCompanyMost;
+    Overlap::Turn plan = overlap_.next(first.facts.id, ready, most, now_);
+    if (!plan.is_trial) std::erase_if(plan.members, [&](ClientId id) { return !std::ranges::binary_search(ready, id); });
+    if (plan.members.empty()) plan.members = {first.facts.id};
+    if (!have_own_lanes(plan.members)) {
+        lanes_wanted_ = plan.members;
+        memory_changed_ = true;
+        plan = {{first.facts.id}, {}, false};
+    }
+    turn_.plan = plan;
+    turn_.begun_at = now_;
+    for (const ClientId id : plan.members) enter_turn(clients_.at(id));
+    for (const ClientId id : plan.members) grant(lanes_.at(clients_.at(id).lane), clients_.at(id));
+    last_turn_ = plan.members;
+    turn_.look_at = now_ + (plan.is_trial ? std::max(plan.length, options_.min_turn) : Overlap::kLookEvery);
+}
+
+/// Members of the company that had something else to do when its turn began, or gave their grant back.
+void Engine::let_companions_in() {
+    if (turn_.plan.is_trial || turn_.parts.empty()) return;
+    const std::vector<Client*> holders = turn_holders();
+    if (holders.empty() || std::ranges::any_of(holders, [](const Client* c) { return c->yield_asked; })) return;
+    for (const ClientId id : overlap_.company_of(holders.front()->facts.id)) {
+        Client* client = clients_.find(id);
+        if (!client || client->ready_index < 0 || lanes_.at(client->lane).holder != kNoClient) continue;
+        std::erase_if(turn_.parts, [&](const TurnPart& part) { return part.client == id; });
+        turn_.is_disturbed = true;
+        enter_turn(*client);
+        grant(lanes_.at(client->lane), *client);
+        if (turn_.look_at == kNever) turn_.look_at = now_ + Overlap::kLookEvery;
+    }
+}
+
+void Engine::enter_turn(const Client& client) {
+    turn_.parts.push_back({client.facts.id, now_, client.facts.iterations_done, turn_.dead, gates_.closed_in_total(now_)});
+}
+
+/// Before and after a client of the turn begins or stops to run: how the time is shared, and whether anybody runs at all.
+void Engine::settle_turn_time() {
+    bool anybody = false;
+    for (Client* holder : turn_holders()) {
+        charge_time(*holder);
+        anybody = anybody || holder->turn() == Turn::kRunning;
+    }
+    if (turn_.dead_since != kNever) turn_.dead += now_ - turn_.dead_since;
+    turn_.dead_since = anybody ? kNever : now_;
+}
+
+/// Its part of the time that passes now.
+double Engine::share_of_time(const Client& client) {
+    if (!part_of(client)) return 1;
+    const auto running = std::ranges::count_if(turn_holders(), [](const Client* c) { return c->turn() == Turn::kRunning; });
+    return running > 1 ? 1.0 / static_cast<double>(running) : 1;
+}
+
+// --------------------------------------------------------------------------------------------------------- its end
+
+Duration Engine::least_turn_of(const Client& holder) {
+    if (!part_of(holder)) return options_.min_turn;
+    Duration least = std::max(options_.min_turn, turn_.plan.length);
+    if (turn_.plan.members.size() < 2 || turn_.plan.is_trial) return least;
+    for (const ClientId id : turn_.plan.members) least = std::max(least, overlap_.alone(id) * kCompanyIterations);
+    return least;
+}
+
+/// The holder is to give its turn back because its time is over; those that run with it, too.
+void Engine::end_turn_of(Client& holder) {
+    if (!measures_overlap() || !part_of(holder)) return ask_yield(holder);
+    if (turn_.is_ending) return;
+    turn_.is_ending = true;
+    turn_.look_at = kNever;
+    Client* slowest = nullptr;
+    for (Client* member : turn_holders()) {
+        if (member->lane != kNoLane) lanes_.at(member->lane).yield_at = kNever;
+        if (!slowest || overlap_.alone(member->facts.id) > overlap_.alone(slowest->facts.id)) slowest = member;
+    }
+    if (slowest) ask_one(*slowest);
+}
+
+/// It holds no turn any more.
+void Engine::leave_turn(const Client& client) {
+    TurnPart* part = part_of(client);
+    if (!part || part->is_over) return;
+    part->is_over = true;
+    part->did = done_since(*part, client);
+    if (!turn_.is_ending) return;
+    for (Client* other : turn_holders()) ask_one(*other);
+}
+
+Overlap::Part Engine::done_since(const TurnPart& part, const Client& client) const {
+    const Duration dead = turn_.dead + (turn_.dead_since == kNever ? Duration{} : now_ - turn_.dead_since) - part.dead;
+    const Duration closed = gates_.closed_in_total(now_) - part.closed;
+    return {part.client, now_ - part.from - dead - closed, client.facts.iterations_done - part.iterations};
+}
+
+/// Reports the turn, if it says something, and forgets it.
+void Engine::finish_turn() {
+    const MeasuredTurn turn = std::exchange(turn_, {});
+    if (turn.parts.empty() || turn.is_disturbed || turn.parts.size() != turn.plan.members.size()) return;
+    std::vector<Overlap::Part> parts;
+    for (const TurnPart& part : turn.parts) {
+        const bool is_short = part.did.time < turn.plan.length / 2 && part.did.iterations < kIterationsMeant;
+        const bool is_rough = turn.plan.members.size() > 1 && !turn.plan.is_trial && part.did.iterations < kIterationsMeant;
+        if (!part.is_over || is_short || is_rough) return;
+        parts.push_back(part.did);
+    }
+    overlap_.ended(turn.plan, parts, now_ - turn.begun_at, now_);
+}
+
+/// The stretch of a trial is over, or a company has run for a while.
+void Engine::look_at_turn() {
+    turn_.look_at = kNever;
+    const std::vector<Client*> holders = turn_holders();
+    if (holders.empty()) return;
+    // A policy that is not time-sliced would never let others be tried.
+    const bool others_wait = turn_.plan.members.size() == 1 && std::ranges::any_of(clients_.all(), [&](const Client* c) {
+                                 return c->ready_index >= 0 && !is_beside(*c);
+                             });
+    if (turn_.plan.is_trial || others_wait) return end_turn_of(*holders.front());
+    std::vector<Overlap::Part> parts;
+    for (const Client* holder : holders) parts.push_back(done_since(*part_of(*holder), *holder));
+    if (!turn_.is_disturbed && !overlap_.look(parts, now_)) return end_turn_of(*holders.front());
+    turn_.look_at = now_ + Overlap::kLookEvery;
+    turn_.is_disturbed = false;
+    turn_.parts.clear();
+    for (const Client* holder : holders) enter_turn(*holder);
+    turn_.plan.members.clear();
+    for (const Client* holder : holders) turn_.plan.members.push_back(holder->facts.id);
+    std::ranges::sort(turn_.plan.members);
+}
+
+// ------------------------------------------------------------------------------------------------------------- lanes
+
+bool Engine::anybody_waits_for_memory() const {
+    return reserved_for_ != kNoClient || starts_.anybody_lacks_memory(options_.context, now_) ||
+           std::ranges::any_of(clients_.all(), [&](const Client* client) {
+               return waits_for_memory(*client) || (!client->profiled && client->wants());
+           });
+}
+
+/// Those that are to run at once move to different lanes, if there is room.
+void Engine::separate_lanes() {
+    const Overlap::Set members = std::exchange(lanes_wanted_, {});
+    if (members.empty()) return;
+    if (anybody_waits_for_memory()) return overlap_.has_no_room(members, now_);
+    std::set<LaneId> taken;
+    std::vector<Client*> moving;
+    for (const bool holds : {true, false}) {
+        for (const ClientId id : members) {
+            Client* client = clients_.find(id);
+            if (!client || client->lane == kNoLane) return;
+            if (client->holds() == holds && !taken.insert(client->lane).second) moving.push_back(client);
+        }
+    }
+    for (Client* client : moving) {
+        const std::optional<LaneId> lane = client->holds() ? std::nullopt : find_other_lane(*client, taken);
+        if (!lane) return overlap_.has_no_room(members, now_);
+        taken.insert(*lane);
+        leave_lane(*client);
+        enter_lane(*client, *lane);
+    }
+}
+
+/// A lane for turns that is none of these; a new one if necessary.
+std::optional<LaneId> Engine::find_other_lane(const Client& client, const std::set<LaneId>& taken) {
+    const Lane* best = nullptr;
+    unsigned lanes = 0;
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.beside || lane.user != client.facts.user || !lane.has_members()) continue;
+        ++lanes;
+        if (lane.blocked || taken.contains(lane.id) || lane.size < client.facts.ephemeral) continue;
+        if (!best || lane.size < best->size) best = &lane;
+    }
+    if (best) return best->id;
+    if (options_.lanes_max > 0 && lanes >= options_.lanes_max) return std::nullopt;
+    if (client.facts.ephemeral > ledger_.free()) trim_lanes();
+    if (client.facts.ephemeral > ledger_.free()) return std::nullopt;
+    return prepare_lane(client, {Placement::Kind::kOpen, kNoLane, client.facts.ephemeral}, Way::kInTurns);
+}
+
+/// Room for the client, which may join a lane that is there.
+bool Engine::fold_lanes_for(const Client& client) {
+    Bytes widest;
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.user == client.facts.user && !lane.beside && lane.has_members()) widest = std::max(widest, lane.size);
+    }
+    return fold_lanes(std::max(client.facts.persistent - client.reserved(), Bytes{}) +
+                      std::max(client.facts.ephemeral - widest, Bytes{}));
+}
+
+/// Gives up lanes whose members fit into another, until `amount` is or will be free. False: that would not be enough.
+bool Engine::fold_lanes(Bytes amount) {
+    if (!measures_overlap()) return false;
+    struct Fold {
+        LaneId from, into;
+    };
+    std::vector<Fold> folds;
+    std::set<LaneId> kept;
+    Bytes free = ledger_.free() + ledger_.coming();
+    for (const Lane& lane : lanes_.all()) {
+        if (free >= amount) break;
+        if (lane.beside || lane.blocked || !lane.has_members() || kept.contains(lane.id)) continue;
+        if (lane.holder != kNoClient && !is_live(clients_.at(lane.holder))) continue;
+        const auto into = std::ranges::find_if(lanes_.all(), [&](const Lane& other) {
+            const bool is_folded = std::ranges::find(folds, other.id, &Fold::from) != folds.end();
+            return other.id != lane.id && other.user == lane.user && !other.beside && !other.blocked &&
+                   other.has_members() && !is_folded && other.size >= lane.required();
+        });
+        if (into == lanes_.all().end()) continue;
+        folds.push_back({lane.id, into->id});
+        kept.insert(into->id);
+        free += lane.charge;
+    }
+    if (folds.empty() || free < amount) return false;
+    for (const Fold& fold : folds) fold_lane(fold.from, fold.into);
+    lanes_.close_empty();
+    return true;
+}
+
+/// Its holder, if there is one, moves after its turn.
+void Engine::fold_lane(LaneId from, LaneId into) {
+    const std::vector<Mapping> mappings = lanes_.at(from).mappings;
+    for (const Mapping& mapping : mappings) {
+        if (!mapping.member) continue;
+        Client& client = clients_.at(mapping.client);
+        if (client.holds()) {
+            ask_yield(client);
+            boundary_awaited_ = true;
+            continue;
+        }
+        leave_lane(client);
+        enter_lane(client, into);
+    }
+}
+
+}  // namespace salus
