@@ -10,7 +10,7 @@ using nlohmann::json;
 
 constexpr UserId kViewer{1000};
 constexpr UserId kOther{1001};
-constexpr Instant second(double s) { return Instant{} + seconds_of(s); }
+constexpr Instant moment(double s) { return Instant{} + seconds_of(s); }
 
 JobStatus& add(Status& status, std::uint32_t job, std::uint32_t client, JobState state, UserId user = kViewer) {
     JobStatus& row = status.jobs.emplace_back();
@@ -46,7 +46,7 @@ Status two_jobs() {
 
 TEST(WebModel, MemoryIsPByJobLanesAndTheRest) {
     WebModel model({kViewer, false});
-    model.update(two_jobs(), second(1));
+    model.update(two_jobs(), moment(1));
     const json memory = model.overview()["memory"];
     const std::int64_t gib = gibibytes(1).count;
     EXPECT_EQ(memory["jobs"], (json{{{"job", 1}, {"bytes", gib}}, {{"job", 2}, {"bytes", 2 * gib}}}));
@@ -59,7 +59,7 @@ TEST(WebModel, WhatIsPagedOutIsNotOnTheDevice) {
     Status status = two_jobs();
     status.jobs[1].state = JobState::kPagedOut;
     WebModel model({kViewer, false});
-    model.update(status, second(1));
+    model.update(status, moment(1));
     EXPECT_EQ(model.overview()["memory"]["jobs"].size(), 1u);
     EXPECT_EQ(model.overview()["memory"]["saved"], 0);
 }
@@ -70,7 +70,7 @@ TEST(WebModel, AJobMayBeChangedByItsUserAndRoot) {
                                                 {Viewer{kRoot, false}, true, true},
                                                 {Viewer{kRoot, true}, false, false}}) {
         WebModel model(viewer);
-        model.update(two_jobs(), second(1));
+        model.update(two_jobs(), moment(1));
         const json jobs = model.overview()["jobs"];
         EXPECT_EQ(jobs[0]["may_change"], first);
         EXPECT_EQ(jobs[1]["may_change"], second);
@@ -81,7 +81,7 @@ TEST(WebModel, AHiddenUsersJobIsNobodys) {
     Status status = two_jobs();
     status.jobs[1].user = kNoUser;
     WebModel model({kOther, false});
-    model.update(status, second(1));
+    model.update(status, moment(1));
     EXPECT_EQ(model.overview()["jobs"][1]["may_change"], false);
     EXPECT_EQ(model.overview()["jobs"][1]["user"], "-");
 }
@@ -90,7 +90,7 @@ TEST(WebModel, ClientsOfAJobAreOneRow) {
     Status status = two_jobs();
     add(status, 1, 5, JobState::kWaiting).activity->persistent = gibibytes(1);
     WebModel model({kViewer, false});
-    model.update(status, second(1));
+    model.update(status, moment(1));
     const json jobs = model.overview()["jobs"];
     ASSERT_EQ(jobs.size(), 2u);
     EXPECT_EQ(jobs[0]["clients"], 2);
@@ -104,7 +104,7 @@ TEST(WebModel, AFairShareIsByWeightOfThoseThatTakeTurns) {
     add(status, 3, 6, JobState::kPaused);
     add(status, 4, 7, JobState::kRunning).activity->beside = true;
     WebModel model({kViewer, false});
-    model.update(status, second(1));
+    model.update(status, moment(1));
     const json jobs = model.overview()["jobs"];
     EXPECT_DOUBLE_EQ(jobs[0]["fair"].get<double>(), 0.75);
     EXPECT_DOUBLE_EQ(jobs[1]["fair"].get<double>(), 0.25);
@@ -118,7 +118,7 @@ TEST(WebModel, RatesAreOverSomeSeconds) {
         Status status = two_jobs();
         status.service.uptime = milliseconds(500 * i);
         status.jobs[0].activity->iterations = static_cast<std::uint64_t>(i < 6 ? 0 : 30);
-        model.update(status, second(0.5 * i));
+        model.update(status, moment(0.5 * i));
         const json rate = model.overview()["jobs"][0]["rate"];
         EXPECT_EQ(rate, i < 6 ? 0.0 : 10.0) << i;
     }
@@ -127,19 +127,19 @@ TEST(WebModel, RatesAreOverSomeSeconds) {
 TEST(WebModel, WaitingIsCountedByReason) {
     WebModel model({kViewer, false});
     Status status = two_jobs();
-    model.update(status, second(1));
-    model.update(status, second(3));
+    model.update(status, moment(1));
+    model.update(status, moment(3));
     status.jobs[1].activity->wait.reason = WaitReason::kMemory;
-    model.update(status, second(4));
+    model.update(status, moment(4));
     status.jobs[1].state = JobState::kRunning;
-    model.update(status, second(9));
+    model.update(status, moment(9));
     EXPECT_EQ(model.job(2)->at("waited_s"), (json{{"turn", 2.0}, {"memory", 1.0}}));
     EXPECT_EQ(model.job(1)->at("waited_s"), json::object());
 }
 
 TEST(WebModel, ASampleASecondIsKept) {
     WebModel model({kViewer, false});
-    for (int i = 0; i < 2000; ++i) model.update(two_jobs(), second(1 + 0.5 * i));
+    for (int i = 0; i < 2000; ++i) model.update(two_jobs(), moment(1 + 0.5 * i));
     const json samples = model.job(1)->at("samples");
     EXPECT_EQ(samples.size(), WebModel::kSamplesMax);
     EXPECT_DOUBLE_EQ(samples[samples.size() - 2][0].get<double>() - samples.back()[0].get<double>(), 1.0);
@@ -147,33 +147,33 @@ TEST(WebModel, ASampleASecondIsKept) {
 
 TEST(WebModel, AJobIsForgottenWithTheServicesMemoryOfIt) {
     WebModel model({kViewer, false});
-    model.update(two_jobs(), second(1));
+    model.update(two_jobs(), moment(1));
     Status status = two_jobs();
     status.ended.push_back(status.jobs[1]);
     status.jobs.pop_back();
-    model.update(status, second(2));
+    model.update(status, moment(2));
     EXPECT_TRUE(model.job(2)) << "it has ended lately";
     status.ended.clear();
-    model.update(status, second(3));
+    model.update(status, moment(3));
     EXPECT_FALSE(model.job(2));
     EXPECT_FALSE(model.job(99));
 }
 
 TEST(WebModel, AServiceThatIsGoneIsSaid) {
     WebModel model({kViewer, false});
-    model.update(two_jobs(), second(1));
+    model.update(two_jobs(), moment(1));
     model.lost("no service runs at x");
     EXPECT_EQ(model.overview()["problem"], "no service runs at x");
     EXPECT_FALSE(model.overview().contains("jobs"));
     Status next = two_jobs();
     next.service.pid = 8;
-    model.update(next, second(2));
+    model.update(next, moment(2));
     EXPECT_EQ(model.overview()["service"]["restarts"], 1);
 }
 
 TEST(WebModel, AnEmptyServiceHasAnOverview) {
     WebModel model({kViewer, true});
-    model.update({}, second(1));
+    model.update({}, moment(1));
     EXPECT_EQ(model.overview()["jobs"], json::array());
     EXPECT_EQ(model.overview()["memory"]["lanes"], json::array());
     EXPECT_EQ(model.overview()["read_only"], true);

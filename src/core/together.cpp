@@ -92,7 +92,8 @@ void Engine::dispatch_measured() {
     }
     let_companions_in();
     Client* waiting = first_in_turns();
-    if (!waiting || part_of(*waiting)) return;
+    // A member that is back waits for the rest of its turn. If nobody of it runs any more, a crew may have the device.
+    if (!waiting || (part_of(*waiting) && !turn_holders().empty())) return;
     for (Lane& lane : lanes_.all()) {
         if (!lane.beside && lane.holder != kNoClient && is_live(clients_.at(lane.holder))) contend(lane, *waiting);
     }
@@ -101,7 +102,7 @@ void Engine::dispatch_measured() {
 /// It takes turns alone from now on.
 void Engine::leave_companies(Client& client) {
     overlap_.remove(client.facts.id);
-    if (!companions_of(client).empty()) ask_yield(client);
+    if (client.holds() && !companions_of(client).empty()) ask_yield(client);
 }
 
 /// Clients that run although the turn is not theirs: from before a change of policy, or because they were stopped, or waited

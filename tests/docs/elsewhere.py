@@ -31,7 +31,6 @@ LINES = {
     "salus run -- python jax_or_cupy.py &": GPU,
     "bench/gpu *": GPU,
     "python3 bench/gpu_jobs/gate_probe.py": GPU,
-    "bench/forecast": "takes minutes; make bench runs it",
     "bench/predict --calibrate": "takes minutes; make bench runs bench/predict",
     "examples/measure SCRIPT ARGUMENT …": "trains for some 20 s",
     "[0-9][0-9]_*.py *": EXAMPLES,
