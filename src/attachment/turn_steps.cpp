@@ -17,6 +17,11 @@ auto change(ControlPage& page, const Step& step) {
     }
 }
 
+/// For what only one thread at a time writes: a locked instruction would cost more than the rest of a boundary's books.
+void add(std::atomic<std::uint64_t>& sum, std::uint64_t more) {
+    sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 TurnSteps::Entry TurnSteps::entered(const control::Word& before, std::uint64_t now_ns) {
@@ -69,7 +74,7 @@ TurnSteps::Left TurnSteps::leave() {
 
 void TurnSteps::finish(std::uint64_t now_ns, std::uint64_t iterations) {
     const std::uint64_t time_ns = now_ns - page_.begun_ns.load(std::memory_order_relaxed);
-    page_.busy_ns.fetch_add(time_ns, std::memory_order_relaxed);
+    add(page_.busy_ns, time_ns);
     page_.ended_ns.store(now_ns, std::memory_order_relaxed);
     iteration_ns_ += time_ns;
     note_time(iterations);
@@ -79,17 +84,17 @@ void TurnSteps::finish(std::uint64_t now_ns, std::uint64_t iterations) {
 /// An iteration may consist of several parts, of which only the last one counts it.
 void TurnSteps::note_time(std::uint64_t iterations) {
     if (iterations == 0) return;
-    const Duration each{static_cast<std::int64_t>(iteration_ns_ / iterations)};
+    const Duration each{static_cast<std::int64_t>(iterations == 1 ? iteration_ns_ : iteration_ns_ / iterations)};
     const std::size_t place = Histogram::place_of(each, ControlPage::kIterationTimesLeast);
-    page_.iterations_by_time[place].fetch_add(iterations, std::memory_order_relaxed);
-    page_.iteration_times_ns.fetch_add(iteration_ns_, std::memory_order_relaxed);
+    add(page_.iterations_by_time[place], iterations);
+    add(page_.iteration_times_ns, iteration_ns_);
     iteration_ns_ = 0;
 }
 
 void TurnSteps::device_finished(std::uint64_t now_ns) {
     const std::uint64_t ended = page_.ended_ns.load(std::memory_order_relaxed);
     if (now_ns <= ended) return;
-    page_.busy_ns.fetch_add(now_ns - ended, std::memory_order_relaxed);
+    add(page_.busy_ns, now_ns - ended);
     page_.ended_ns.store(now_ns, std::memory_order_relaxed);
     iteration_ns_ += now_ns - ended;  // the iteration is counted already, so this goes to the next one
 }
