@@ -1,9 +1,11 @@
 // How fast the engine decides, and how fast the simulator runs. `make bench` runs this; figures are medians of repetitions.
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include "core/placement.h"
 #include "policies/table.h"
 #include "sim/simulation.h"
 
@@ -63,6 +65,32 @@ void decision(benchmark::State& state, const Policy* policy) {
     for (auto _ : state) contended.decide();
 }
 
+/// One engine a device, as in a service: `clients` in all, spread over them. The devices decide by turns.
+void decision_on_devices(benchmark::State& state, const Policy* policy) {
+    const auto devices = static_cast<std::size_t>(state.range(0)), clients = static_cast<std::size_t>(state.range(1));
+    std::vector<std::unique_ptr<Contended>> all;
+    for (std::size_t i = 0; i < devices; ++i)
+        all.push_back(std::make_unique<Contended>(*policy, clients / devices + (i < clients % devices ? 1 : 0)));
+    std::size_t next = 0;
+    for (auto _ : state) all[next = (next + 1) % devices]->decide();
+}
+
+/// Where a newcomer goes: once for each job.
+void placement(benchmark::State& state) {
+    std::vector<DeviceFacts> devices;
+    for (std::int64_t i = 0; i < state.range(0); ++i) {
+        DeviceFacts device;
+        device.id = DeviceId{static_cast<std::uint32_t>(i)};
+        device.capacity = gibibytes(64);
+        device.taken = gibibytes(i % 50);
+        device.batch = static_cast<std::size_t>(i % 16);
+        device.interactive = static_cast<std::size_t>(i % 3);
+        devices.push_back(device);
+    }
+    const NewcomerFacts job{.persistent = gibibytes(2), .ephemeral = gibibytes(8), .context = mebibytes(600)};
+    for (auto _ : state) benchmark::DoNotOptimize(choose_device(devices, job, Packing::kSpread));
+}
+
 /// 50 clients, one lane, one iteration a turn: every iteration is an event and a decision of its own.
 void simulated_iterations(benchmark::State& state, const Policy* policy) {
     std::vector<sim::SimulatedJob> jobs(50);
@@ -97,11 +125,25 @@ const bool registered = [] {
                 ->Arg(1000)
                 ->Unit(benchmark::kMicrosecond);
         }
+        if (info.shares_lanes && !info.exclusive) {
+            benchmark::RegisterBenchmark(("devices/" + name).c_str(), decision_on_devices, policy)
+                ->ArgNames({"devices", "clients"})
+                ->ArgsProduct({{1, 4, 16, 64}, {1000}})
+                ->Args({64, 4000})
+                ->Unit(benchmark::kMicrosecond);
+        }
         if (info.time_sliced) {  // else nobody yields after one iteration
             benchmark::RegisterBenchmark(("simulation/" + name).c_str(), simulated_iterations, policy)
                 ->Unit(benchmark::kMillisecond);
         }
     }
+    benchmark::RegisterBenchmark("placement", placement)
+        ->ArgName("devices")
+        ->Arg(1)
+        ->Arg(4)
+        ->Arg(16)
+        ->Arg(64)
+        ->Unit(benchmark::kMicrosecond);
     return true;
 }();
 

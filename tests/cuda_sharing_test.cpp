@@ -617,9 +617,9 @@ protected:
     ~CudaMps() override { machine.salus({"stop"}).wait(); }  // it outlives one that is killed
 
     /// What a job is told of where MPS is; empty if it is not.
-    std::string told_to_a_job() {
+    std::string told_to_a_job(const Words& options = {}) {
         const std::string file = machine.path("environment");
-        Process run = machine.salus({"run", "--name", "asker", "--", "sh", "-c", "env >" + file});
+        Process run = machine.salus(Words{"run", "--name", "asker"} + options + Words{"--", "sh", "-c", "env >" + file});
         EXPECT_EQ(run.wait(), 0) << run.output();
         const std::string text = "\n" + text_of(file);
         EXPECT_NE(text.find("\nSALUS_DEVICE=cuda\n"), std::string::npos) << text;
@@ -662,6 +662,21 @@ TEST_F(CudaMps, JobsAreToldWhereItIsUntilItIsGone) {
     Process& job = machine.job("job", job_of("4MiB", "8MiB", "5"));
     EXPECT_EQ(job.wait(), 0) << job.output();
     EXPECT_EQ(count_of("MPS is gone", machine.log()), 1u) << machine.log();
+}
+
+TEST_F(CudaMps, EachGpuHasItsOwn) {
+    add_mps(machine);
+    machine.also["SALUS_STANDIN_DEVICES"] = "2";
+    machine.start_service();
+    EXPECT_EQ(told_to_a_job({"--gpu", "0"}), machine.state() + "/mps");
+    EXPECT_EQ(told_to_a_job({"--gpu", "1"}), machine.state() + "/device-1/mps");
+    int daemon = 0;
+    std::ifstream(machine.state() + "/device-1/mps/nvidia-cuda-mps-control.pid") >> daemon;
+    ASSERT_GT(daemon, 0);
+    ASSERT_EQ(::kill(daemon, SIGKILL), 0);
+    EXPECT_TRUE(eventually([&] { return count_of("MPS is gone", machine.log()) == 1; })) << machine.log();
+    EXPECT_EQ(told_to_a_job({"--gpu", "1"}), "");
+    EXPECT_EQ(told_to_a_job({"--gpu", "0"}), machine.state() + "/mps") << "the other one goes on";
 }
 
 /// One server of MPS is one user's.

@@ -69,6 +69,8 @@ TEST(Docs, EveryKeyOfAJobIsExplainedAndNoOther) {
     job.user = kRoot;
     job.start_wait.emplace();
     job.past.emplace();
+    job.gpu_number = 0;
+    job.placement = PlacementReason::kLoad;
     Activity& activity = job.activity.emplace();
     activity.wait.behind = Wait::Behind{"a", 1};
     activity.wait.user_jobs_max = 1;

@@ -342,9 +342,13 @@ private:
                                                static_cast<std::uint32_t>(input_.figure())});
                 return;
             case 1: client().say(wire::Acknowledge{peer().lane, peer().version}); return;
-            case 2: client().say(wire::PagedOut{}); return;
+            case 2: {
+                const std::uint64_t left = input_.byte(), moved = input_.byte(), ns = input_.byte();
+                client().say(wire::PagedOut{left << 20, moved << 24, ns << 20});
+                return;
+            }
             case 3: client().say(wire::PagedIn{}); return;
-            case 4: client().say(wire::Unpageable{input_.byte() & 1u}); return;
+            case 4: client().say(wire::Unpageable{static_cast<std::uint16_t>(input_.byte() & 1), input_.byte()}); return;
             case 5: client().say(wire::Observe{input_.figure()}); return;
             case 6: client().say(wire::Need{input_.figure(), input_.figure(), input_.figure()}); return;
             default: client().say(wire::Leave{}); return;
@@ -440,7 +444,10 @@ private:
         run.command_key = input_.byte() % 3;
         run.program_key = input_.byte() % 2;
         run.command = wire::Text<148>(run.name.view());
+        run.joins = input_.byte() % 2;
+        run.runs = input_.byte() % 2;
         client().say(run);
+        if (run.joins != 0 && (input_.byte() & 1)) attach();
         if (input_.byte() & 1) return;
         client().say(wire::Ended{static_cast<std::int8_t>(input_.byte() % 2), input_.figure()});
         step();

@@ -1,5 +1,5 @@
 // What earlier runs of a command tell of the next, with real processes.
-#include "history/command.h"
+#include "base/command.h"
 #include "tests/processes_fixture.h"
 
 namespace salus::test {
@@ -10,7 +10,8 @@ using nlohmann::json;
 /// A command is the same whatever its script does: so a second run can be held up where one wants to look at it.
 class History : public ::testing::Test {
 protected:
-    History() : machine_({"--capacity", "1GiB", "--lanes", "1", "--policy", "srtf"}) {}
+    explicit History(std::vector<std::string> options = {"--capacity", "1GiB", "--lanes", "1", "--policy", "srtf"})
+        : machine_(std::move(options)) {}
     /// `salus run` starts a new service when the last one is gone: that one is not the machine's.
     ~History() override { machine_.salus({"stop", "--force"}).wait(); }
 
@@ -396,7 +397,7 @@ TEST_F(History, AnEndWithoutAServiceKeepsTheLengthThatIsKnown) {
     machine_.service().wait();
     std::filesystem::create_directories(machine_.state() + "/ended");
     const std::string file = machine_.state() + "/ended/one";
-    const auto keys = history::keys_of({machine_.path("train")}, std::filesystem::current_path().string());
+    const auto keys = keys_of({machine_.path("train")}, std::filesystem::current_path().string());
     std::ofstream(file) << "service own\nstatus 0\ntook_ns 9000000000\nended_unix_s 1700000000\ncommand_key " << keys.command
                         << "\nprogram_key " << keys.program << "\ncommand train\n";
     ::chmod(file.c_str(), 0600);
@@ -407,6 +408,53 @@ TEST_F(History, AnEndWithoutAServiceKeepsTheLengthThatIsKnown) {
     EXPECT_EQ(known[0]["runs"], 2);
     for (const char* key : {"iterations", "iteration_s", "persistent", "ephemeral", "took_s"})
         EXPECT_EQ(known[0][key], before[0][key]) << key;
+}
+
+/// Where overlap is measured.
+class PairHistory : public History {
+protected:
+    PairHistory() : History({"--capacity", "1GiB", "--policy", "fair", "--overlap", "measure"}) {}
+
+    json beside(const std::string& name) {
+        for (const json& row : listed()) {
+            if (row["command"] == machine_.path(name)) return row.value("beside", json::array());
+        }
+        return json::array();
+    }
+};
+
+/// Three, because one of two that take turns is mostly not ready when the other one's turn begins.
+TEST_F(PairHistory, WhatCommandsAreAtOnceIsKeptAndRecalled) {
+    const std::vector<std::string> names{"one", "two", "three"};
+    const auto run_all = [&] {
+        std::vector<Process> jobs;
+        for (const std::string& name : names) jobs.push_back(run(name));
+        return jobs;
+    };
+    for (const std::string& name : names) command(name, "--work 3000 --iterations 1000000");
+    std::vector<Process> jobs = run_all();
+    // Whatever comes out of the trials, and on a busy machine that may take long.
+    eventually([&] { return machine_.row("one").contains("company"); }, 20);
+    for (std::size_t i = 0; i < names.size(); ++i) kill(names[i], jobs[i]);
+    std::size_t pairs = 0;
+    for (const std::string& name : names) {
+        for (const json& other : beside(name)) {
+            ++pairs;
+            EXPECT_NE(other["command"], machine_.path(name));
+            EXPECT_GT(other["rate"], 0);
+        }
+    }
+    ASSERT_GE(pairs, 2u) << "both of a pair tell of it: " << listed();
+    Process table = machine_.salus({"history"});
+    EXPECT_EQ(table.wait(), 0);
+    EXPECT_NE(table.output().find("TIMES AS FAST AS IN TURNS"), std::string::npos) << table.output();
+
+    jobs = run_all();
+    for (const std::string& name : names) EXPECT_TRUE(eventually([&] { return machine_.iterations(name) > 0; })) << name;
+    Process flush = machine_.salus({"trace", machine_.path("flushed.json")});
+    EXPECT_EQ(flush.wait(), 0) << flush.output();
+    EXPECT_NE(text_of(machine_.state() + "/trace").find(" recall client="), std::string::npos);
+    for (std::size_t i = 0; i < names.size(); ++i) kill(names[i], jobs[i]);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -210,6 +211,9 @@ public:
         std::vector<std::string> command = {SALUSD_BINARY, "--config", "/dev/null", "--socket",
                                             socket(),      "--state",  state()};
         command.insert(command.end(), options_.begin(), options_.end());
+        // Most tests on a GPU are about turns, and small programs would soon run at once.
+        const auto has = [&](const char* word) { return std::ranges::find(options_, word) != options_.end(); };
+        if (has("cuda") && !has("--overlap")) command.insert(command.end(), {"--overlap", "off"});
         service_ = Process(command, environment(), path("salusd-" + std::to_string(services_++) + ".log"));
         ASSERT_TRUE(eventually([&] { return os::connect_to(socket()).ok(); })) << service_.output();
     }

@@ -437,6 +437,8 @@ function troubles() {
   const service = overview.service, found = [];
   const unshared = overview.jobs.filter((job) => job.state === 'unshared' || job.state === 'unseen');
   if (unshared.length > 0) found.push(['jobs without sharing', unshared.map((job) => nameOf(job.job)).join(', ')]);
+  const lost = overview.jobs.filter((job) => job.state === 'lost');
+  if (lost.length > 0) found.push(['jobs whose GPU is lost', lost.map((job) => nameOf(job.job)).join(', ')]);
   if (service.restarts > 0) found.push(['restarts of the service', `${service.restarts} since this page's server started`]);
   if (service.fallbacks > 0) found.push(['policy', 'it misbehaved, and fifo took over']);
   if (service.denials > 0) found.push(['denied', `${service.denials} requests for memory in mid-iteration`]);

@@ -83,6 +83,16 @@ typedef struct salus_counters {
  * on it, without sharing. A process has one client: a second attach is SALUS_MISUSE and sets *client to NULL. */
 SALUS_API salus_status salus_attach(const salus_options* options, salus_client** client);
 
+/* Makes this process a job of its own, as `salus run` makes one of a command, and waits until there is room for it. Call it
+ * before the process uses a GPU, and salus_attach afterwards. It sets the environment that such a job has, SALUS_JOB among
+ * it. `name` and `key` may be NULL: then SALUS_NAME and SALUS_KEY, or the command line, say what it is called and which
+ * command's runs it continues. SALUS_WAITING when the time has passed or a signal has come: call it again, or go on without
+ * waiting. SALUS_NO_SERVICE: see salus_error_text(). A process that belongs to a job already (SALUS_JOB) gets SALUS_OK at
+ * once. */
+SALUS_API salus_status salus_announce_within(const char* name, const char* key, uint64_t nanoseconds);
+/* The number of the job to which this process belongs; 0: to none. */
+SALUS_API uint32_t salus_job(void);
+
 /* Waits until it is this job's turn, then enters an iteration. Several threads may call it: they then share one iteration,
  * whose boundary comes when the last of them has left. Calls nest within a thread.
  *

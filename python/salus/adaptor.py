@@ -1,6 +1,7 @@
 """Makes this process a client of the service if it uses torch and the service accepts it."""
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -44,7 +45,7 @@ def _torch_is_here(torch):
             _unshared(_DISTRIBUTED, say=os.environ.get("RANK", "0") == "0")
             os.environ["SALUS_NO_CREW"] = "1"  # its launches take no turns, either
             return
-        if os.environ.get("SALUS_DEVICE") == "cuda":
+        if _is_on_gpu():
             _AdaptorOnGpu(torch).start()
             return
         # A process that multiprocessing spawned is most often a DataLoader worker. It attaches only when it proves not to be
@@ -53,6 +54,25 @@ def _torch_is_here(torch):
         _Adaptor(torch, at_once=not spawned).start()
     except Exception as error:
         _unshared("the adaptor cannot start (%s: %s)" % (type(error).__name__, error))
+
+
+def _is_on_gpu():
+    device = os.environ.get("SALUS_DEVICE")
+    if device is None:
+        from .library import has_shim
+
+        return has_shim()
+    return device == "cuda"
+
+
+def _join():
+    """A process that `salus run` has not started becomes a job of its own. Returns why it cannot, or nothing."""
+    if os.environ.get("SALUS_JOB"):
+        return None
+    from . import library
+    from .engines import name_and_key
+
+    return library.join(*name_and_key())
 
 
 def _world_size():
@@ -131,9 +151,10 @@ class _Adaptor:
     def _attach(self):
         from .library import Attachment
 
-        client = Attachment()
-        if not client.attached:
-            _unshared(client.why_not)
+        why_not = _join()
+        client = None if why_not else Attachment()
+        if why_not or not client.attached:
+            _unshared(why_not or client.why_not)
             self.hooks.disable()
             return False
         why_not = self._no_lanes_because(client)
@@ -231,6 +252,7 @@ class _AdaptorOnGpu(_Adaptor):
 
     def __init__(self, torch):
         super().__init__(torch, at_once=False)
+        self._is_to_join = True
 
     def start(self):
         if not self._torch.version.cuda:
@@ -238,8 +260,28 @@ class _AdaptorOnGpu(_Adaptor):
             return
         super().start()
         self.hooks.hook_graphs()
+        self._join_before_cuda()
         # Not earlier: an initialised driver does not survive the forks of a DataLoader.
         self._torch.cuda._lazy_call(self._gpu_is_here)
+
+    def _join_before_cuda(self):
+        """Before the driver is started, which a process does only once there is room for it."""
+        if os.environ.get("SALUS_JOB"):
+            return
+        for module, name in ((self._torch.cuda, "_lazy_init"), (self._torch._C, "_cuda_getDeviceCount")):
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, self._after_joining(original))
+
+    def _after_joining(self, original):
+        @functools.wraps(original)
+        def wrapper(*args, **kwargs):
+            if self._is_to_join:
+                self._is_to_join = False
+                _join()  # if it cannot, the attachment says why
+            return original(*args, **kwargs)
+
+        return wrapper
 
     def _gpu_is_here(self):
         with self._lock:

@@ -20,10 +20,17 @@ class Counters(ctypes.Structure):
     ] + [("shared", ctypes.c_int32)]
 
 
+def _path():
+    """SALUS_LIBRARY, else what is installed two folders above this package, else what the loader finds."""
+    beside = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "libsalus.so.1")
+    return os.environ.get("SALUS_LIBRARY") or (beside if os.path.exists(beside) else "libsalus.so.1")
+
+
 def _load():
-    library = ctypes.CDLL(os.environ.get("SALUS_LIBRARY") or "libsalus.so.1")
+    library = ctypes.CDLL(_path())
     client = ctypes.c_void_p
     for name, arguments in {
+        "salus_announce_within": [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64],
         "salus_attach": [ctypes.c_void_p, ctypes.POINTER(client)],
         "salus_begin_within": [client, ctypes.c_uint64, ctypes.c_uint64],
         "salus_forgo": [client],
@@ -50,6 +57,24 @@ def tell_unshared(why):
     tell = _load().salus_tell_unshared
     tell.argtypes, tell.restype = [ctypes.c_char_p], None
     tell(why.encode())
+
+
+def join(name, key):
+    """Makes this process a job of its own, and waits until there is room for it. Returns why it cannot, or nothing."""
+    library = _load()
+    arguments = [text.encode() if text else None for text in (name, key)]
+    status = WAITING
+    while status == WAITING:  # between two calls the interpreter runs signal handlers, which may raise
+        status = library.salus_announce_within(*arguments, _LOOK_AFTER_SIGNALS_NS)
+    if status != OK:
+        return library.salus_error_text().decode(errors="replace")
+    os.environ["SALUS_JOB"] = str(library.salus_job())  # for the processes that it starts
+    return None
+
+
+def has_shim():
+    """Whether the shim was preloaded: so the service shares a GPU."""
+    return hasattr(ctypes.CDLL(None), "salus_shim_real")
 
 
 class TooLarge(MemoryError):

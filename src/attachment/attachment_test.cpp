@@ -138,7 +138,7 @@ TEST(RequestsOfTheService, AreMappedInOrderAndAnswered) {
     EXPECT_TRUE(asks_for<request::GiveUp>(requests.on(wire::LanePieces{4, 5}, idle))) << "the rest of another lane";
     const Requests::Step map = requests.on(wire::MapLane{3, 2, 100}, idle);
     ASSERT_TRUE(asks_for<request::MapLane>(map));
-    const auto mapped = Requests::answer(map.todo, true);
+    const auto mapped = Requests::answer(map.todo, {.ok = true});
     ASSERT_TRUE(mapped && std::holds_alternative<wire::Acknowledge>(*mapped));
     EXPECT_EQ(std::get<wire::Acknowledge>(*mapped).version, 2u);
 
@@ -168,8 +168,8 @@ TEST(RequestsOfTheService, ToPageOutAreRefusedUnlessEverythingRests) {
         if (c.accepted) continue;
         EXPECT_EQ(std::get<wire::Unpageable>(*step.say).for_good, c.for_good);
     }
-    EXPECT_TRUE(std::holds_alternative<wire::PagedOut>(*Requests::answer(request::PageOut{}, true)));
-    EXPECT_EQ(std::get<wire::Unpageable>(*Requests::answer(request::PageOut{}, false)).for_good, 1u);
+    EXPECT_TRUE(std::holds_alternative<wire::PagedOut>(*Requests::answer(request::PageOut{}, {.ok = true})));
+    EXPECT_EQ(std::get<wire::Unpageable>(*Requests::answer(request::PageOut{}, {.ok = false})).for_good, 1u);
 }
 
 TEST(RequestsOfTheService, ALateRevokeAsksForNothing) {

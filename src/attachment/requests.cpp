@@ -23,20 +23,24 @@ Requests::Step Requests::on(const wire::Message& message, const State& state) {
     }
     if (std::holds_alternative<wire::PageOut>(message)) {
         const bool nobody_runs = state.parked && state.word.state == control::State::kFree && state.word.want;
-        if (state.stays || !nobody_runs) return {wire::Unpageable{state.stays ? 1u : 0u}, {}};
+        if (state.stays || !nobody_runs) {
+            const auto because = static_cast<std::uint16_t>(state.because);
+            return {wire::Unpageable{static_cast<std::uint16_t>(state.stays ? 1 : 0), because}, {}};
+        }
         return {{}, request::PageOut{}};
     }
     if (std::holds_alternative<wire::PageIn>(message)) return {{}, request::PageIn{}};
     return {};
 }
 
-std::optional<wire::Message> Requests::answer(const Request& done, bool ok) {
+std::optional<wire::Message> Requests::answer(const Request& done, const Outcome& outcome) {
     if (const auto* map = std::get_if<request::MapLane>(&done)) return wire::Acknowledge{map->lane, map->version};
     if (const auto* unmap = std::get_if<request::UnmapLane>(&done)) return wire::Acknowledge{unmap->lane, unmap->version};
-    if (std::holds_alternative<request::PageIn>(done)) return wire::PagedIn{};
+    if (std::holds_alternative<request::PageIn>(done)) return wire::PagedIn{outcome.moved, outcome.ns};
     if (!std::holds_alternative<request::PageOut>(done)) return std::nullopt;
-    if (ok) return wire::PagedOut{};
-    return wire::Unpageable{1};
+    if (outcome.ok) return wire::PagedOut{outcome.left, outcome.moved, outcome.ns};
+    return wire::Unpageable{static_cast<std::uint16_t>(outcome.for_good ? 1 : 0),
+                            static_cast<std::uint16_t>(outcome.because)};
 }
 
 }  // namespace salus::attachment

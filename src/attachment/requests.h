@@ -7,6 +7,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/stay_reason.h"
 #include "wire/control_word.h"
 #include "wire/messages.h"
 
@@ -40,6 +41,16 @@ struct GiveUp {};
 using Request = std::variant<std::monostate, request::TakePieces, request::MapLane, request::UnmapLane, request::Drain,
                              request::PageOut, request::PageIn, request::GiveUp>;
 
+/// What came of a request.
+struct Outcome {
+    bool ok = true;
+    std::uint64_t left = 0;                     ///< of paging out: private memory that is still on the device
+    std::uint64_t moved = 0;                    ///< of paging: bytes, ...
+    std::uint64_t ns = 0;                       ///< ... and the time that this took; 0: not measured
+    bool for_good = true;                       ///< if it is not ok
+    StayReason because = StayReason::kUnknown;  ///< the same
+};
+
 class Requests {
 public:
     struct Step {
@@ -49,14 +60,15 @@ public:
     /// The client's present state. It must not change until PageOut is answered.
     struct State {
         control::Word word;
-        bool parked = false;  ///< a thread waits to begin
-        bool stays = false;   ///< its memory is never paged out
+        bool parked = false;                        ///< a thread waits to begin
+        bool stays = false;                         ///< its memory is never paged out ...
+        StayReason because = StayReason::kUnknown;  ///< ... why
     };
     /// What a message asks for: nothing, unless it is about a lane, a revocation or paging.
     Step on(const wire::Message& message, const State& state);
 
     /// The message to send once the request is done or has failed; nothing if the service expects none.
-    static std::optional<wire::Message> answer(const Request& done, bool ok);
+    static std::optional<wire::Message> answer(const Request& done, const Outcome& outcome);
 
     /// The service is gone, and the client has left its lane.
     void forget_lane() { lane_.reset(); }

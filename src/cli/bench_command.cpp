@@ -27,6 +27,7 @@ struct BenchArguments {
     std::string policies = "fifo,srtf,fair,pack";
     std::string capacity = "4GiB";
     std::string paging = "on";
+    std::string overlap = "off";
     std::string device = "host";
     unsigned lanes = 0;
     std::optional<double> min_turn_ms;
@@ -41,6 +42,7 @@ sim::SimulationOptions simulation_options(const RealRunOptions& real) {
     options.engine.capacity = real.capacity;
     options.engine.lanes_max = real.lanes;
     options.engine.paging = real.paging;
+    options.engine.overlap = real.overlap;
     options.engine.min_turn = real.min_turn.value_or(milliseconds(5));
     options.engine.page_bytes_per_s = 1e9;
     options.engine.review_every = milliseconds(100);
@@ -66,6 +68,9 @@ int run_bench(const BenchArguments& a) {
     if (a.paging != "on" && a.paging != "off")
         throw UsageError{fmt::format("--paging: '{}' is neither 'on' nor 'off'", a.paging)};
     options.paging = a.paging == "on";
+    if (a.overlap != "measure" && a.overlap != "off")
+        throw UsageError{fmt::format("--overlap: '{}' is neither 'measure' nor 'off'", a.overlap)};
+    options.overlap = a.overlap == "measure";
     if (a.min_turn_ms && !(*a.min_turn_ms >= 0 && *a.min_turn_ms <= 60'000))
         throw UsageError{"--min-turn-ms must be from 0 to 60000"};
     if (a.min_turn_ms) options.min_turn = seconds_of(*a.min_turn_ms / 1e3);
@@ -142,6 +147,11 @@ void add_bench_command(CLI::App& program, Action& action) {
         ->capture_default_str();
     bench->add_option("--paging", a->paging, "Page out waiting jobs to admit others")
         ->type_name("on|off")
+        ->capture_default_str();
+    bench
+        ->add_option("--overlap", a->overlap,
+                     "off or measure: let batch jobs run at once where that is measured to be faster")
+        ->type_name("off|measure")
         ->capture_default_str();
     bench->add_option("--min-turn-ms", a->min_turn_ms, "Minimum length of a turn (default: as for salusd)");
     bench->add_flag("--simulate", a->simulate, "Simulate the same jobs as well, and compare");

@@ -8,6 +8,7 @@ void add_commands(CLI::App& program, Action& action) {
     program.set_version_flag("--version", version_text());
     program.require_subcommand(1);
     add_run_command(program, action);
+    add_env_command(program, action);
     add_control_commands(program, action);
     add_trace_command(program, action);
     add_wait_command(program, action);
@@ -18,6 +19,7 @@ void add_commands(CLI::App& program, Action& action) {
     add_forecast_command(program, action);
     add_kernel_command(program, action);
     add_doctor_command(program, action);
+    add_slurm_command(program, action);
     add_bench_command(program, action);
     add_sim_command(program, action);
     add_completion_command(program, action);

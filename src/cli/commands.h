@@ -31,6 +31,8 @@ using Action = std::function<int()>;
 void add_commands(CLI::App& program, Action& action);
 
 void add_run_command(CLI::App& program, Action& action);
+void add_env_command(CLI::App& program, Action& action);
+void add_slurm_command(CLI::App& program, Action& action);
 void add_control_commands(CLI::App& program, Action& action);
 void add_wait_command(CLI::App& program, Action& action);
 void add_history_command(CLI::App& program, Action& action);

@@ -1,5 +1,6 @@
 // salus doctor: what this machine supports and what is missing, one line each.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -61,23 +62,35 @@ void examine_python(std::vector<Finding>& findings, bool on_gpu) {
 /// What a GPU needs for lanes. Without a GPU, jobs share the host, which is not an error. False: there is none.
 bool examine_gpu(std::vector<Finding>& findings) {
     const bool expected = std::filesystem::exists("/dev/nvidiactl");
-    const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
-    if (!gpu) {
-        findings.push_back({"GPU", !expected, gpu.error() + "; jobs share host memory and processors"});
+    ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);  // as the service counts
+    std::vector<std::string> left_out;
+    const auto gpus = device::cuda::open_gpus([&](const std::string& why) { left_out.push_back(why); });
+    if (!gpus) {
+        findings.push_back({"GPU", !expected, gpus.error() + "; jobs share host memory and processors"});
         return false;
     }
-    const auto nvml = device::cuda::Nvml::open(gpu.value().uuid);
     int version = 0;
-    gpu.value().driver->driver_version(&version);
-    findings.push_back(
-        {"GPU", true, fmt::format("{}, {}, {}", gpu.value().name, format_bytes(gpu.value().memory), gpu.value().uuid)});
+    for (const device::cuda::Gpu& gpu : gpus.value()) {
+        const auto nvml = device::cuda::Nvml::open(gpu.uuid);
+        const auto number = nvml ? nvml.value().index() : std::nullopt;
+        const bool several = gpus.value().size() + left_out.size() > 1;
+        findings.push_back({several && number ? fmt::format("GPU {}", *number) : "GPU", true,
+                            fmt::format("{}, {}, {}", gpu.name, format_bytes(gpu.memory), gpu.uuid)});
+    }
+    for (const std::string& why : left_out) findings.push_back({"GPU", false, why + "; jobs do not share it"});
+    const device::cuda::Gpu& first = gpus.value().front();
+    const auto nvml = device::cuda::Nvml::open(first.uuid);
+    first.driver->driver_version(&version);
     findings.push_back({"driver", true,
                         fmt::format("{}, CUDA {}.{}", nvml ? nvml.value().driver_version() : "version unknown",
                                     version / 1000, version % 1000 / 10)});
     findings.push_back({"GPU memory", true, "can be shared (virtual memory management, passed to jobs as descriptors)"});
     findings.push_back({"GPU processes", nvml.ok(), nvml ? "their memory use is visible (libnvidia-ml)" : nvml.error()});
     const std::string mps = os::find_program("nvidia-cuda-mps-control");
-    findings.push_back({"MPS", true, mps.empty() ? "nvidia-cuda-mps-control is missing: lanes take turns" : mps});
+    findings.push_back({"MPS", true,
+                        mps.empty() ? "nvidia-cuda-mps-control is missing: lanes take turns"
+                                    : mps + ": used only if the service starts it; then one job's fault on "
+                                            "the GPU ends all that use it"});
     const Result<std::string> preload = preload_with_shim();
     findings.push_back({"shim", preload.ok(),
                         preload ? "every CUDA program shares (LD_PRELOAD=" + preload.value() + ")"

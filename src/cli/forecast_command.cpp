@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/characters.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/forecast_view.h"
@@ -28,8 +29,19 @@ int show_forecast(const ForecastArguments& a) {
     const Result<Status> status = ask_status();
     if (!status) throw Failure{status.error()};
     const auto at_unix_s = static_cast<std::int64_t>(os::unix_time_s());
-    const sim::Forecast forecast = sim::forecast(status.value(), policies);
-    fmt::print("{}", a.json ? json_text(forecast_json(forecast, at_unix_s)) : format_forecast(forecast));
+    const std::vector<DeviceStatus>& devices = status.value().service.devices;
+    nlohmann::json documents = nlohmann::json::array();
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+        const Status of_device = devices.size() > 1 ? status_of_device(status.value(), i) : status.value();
+        const sim::Forecast forecast = sim::forecast(of_device, policies);
+        documents.push_back(forecast_json(forecast, at_unix_s));
+        if (a.json) continue;
+        if (devices.size() > 1)
+            fmt::print("{}gpu {} {}\n", i > 0 ? "\n" : "", devices[i].number, printable(devices[i].label()));
+        fmt::print("{}", format_forecast(forecast));
+    }
+    if (a.json)
+        fmt::print("{}", json_text(documents.size() > 1 ? nlohmann::json{{"devices", documents}} : documents.front()));
     return 0;
 }
 

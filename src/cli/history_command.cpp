@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/history_file.h"
 #include "cli/history_view.h"
-#include "history/records_json.h"
 #include "history/store.h"
 #include "os/clock.h"
 
@@ -25,15 +24,7 @@ struct HistoryArguments {
 };
 
 int show(bool as_json) {
-    std::vector<history::Record> records;
-    const HistoryPlace place = place_of_history();
-    if (!place.is_ours) {
-        records = history::records_from(ask_for_history(wire::AskHistory{}));
-    } else if (const auto store = open_history(place)) {
-        Result<std::vector<history::Record>> listed = store->list(whose_history());
-        if (!listed) throw Failure{listed.error()};
-        records = std::move(listed).value();
-    }
+    const std::vector<history::Record> records = records_of_history();
     fmt::print("{}", as_json ? history_json(records) : format_history(records, os::unix_time_s()));
     return 0;
 }

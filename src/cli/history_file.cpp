@@ -11,6 +11,7 @@
 #include "cli/files.h"
 #include "cli/service_link.h"
 #include "cli/untold_runs.h"
+#include "history/records_json.h"
 #include "os/places.h"
 
 namespace salus::cli {
@@ -47,5 +48,15 @@ std::unique_ptr<history::Store> open_history(const HistoryPlace& place) {
 }
 
 std::optional<unsigned> whose_history() { return ::getuid() == 0 ? std::nullopt : std::optional(::getuid()); }
+
+std::vector<history::Record> records_of_history() {
+    const HistoryPlace place = place_of_history();
+    if (!place.is_ours) return history::records_from(ask_for_history(wire::AskHistory{}));
+    const auto store = open_history(place);
+    if (!store) return {};
+    Result<std::vector<history::Record>> listed = store->list(whose_history());
+    if (!listed) throw Failure{listed.error()};
+    return std::move(listed).value();
+}
 
 }  // namespace salus::cli

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -21,6 +22,8 @@ HistoryPlace place_of_history();
 
 /// Nothing: no command has ended yet. Throws a Failure if it cannot be opened. REQUIRES: is_ours.
 std::unique_ptr<history::Store> open_history(const HistoryPlace& place);
+/// All that the user may see. Throws a Failure if it cannot be read.
+std::vector<history::Record> records_of_history();
 /// What the service says of its history. Throws a Failure if it does not answer.
 nlohmann::json ask_for_history(const wire::Command& command);
 

@@ -1,6 +1,9 @@
 #include "cli/history_view.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -38,6 +41,7 @@ std::string iteration_text(Duration time) {
 
 std::string ended_text(const history::Run& run, double now_s) {
     const std::string ago = format_seconds(std::max(now_s - run.ended_at_s, 0.0)) + " ago";
+    if (run.status == history::kStatusUnknown) return ago + ", status not seen";
     return run.status == 0 ? ago : fmt::format("{}, status {}", ago, run.status);
 }
 
@@ -57,6 +61,23 @@ std::vector<std::string> cells_of(const history::Record& record, double now_s) {
             ended_text(run, now_s)};
 }
 
+/// Each pair once, or nothing.
+std::string format_pairs(const std::vector<history::Record>& records) {
+    std::vector<std::vector<std::string>> rows;
+    std::set<std::tuple<std::string, std::string, bool>> shown;
+    for (const history::Record& record : records) {
+        for (const history::Beside& other : record.beside) {
+            const auto both = std::minmax(record.last.command, other.command);
+            if (!shown.insert({both.first, both.second, other.mps}).second) continue;
+            rows.push_back({shortened_command(record.last.command), shortened_command(other.command),
+                            fmt::format("{:.2f}", other.rate), other.mps ? "yes" : "no"});
+        }
+    }
+    if (rows.empty()) return "";
+    return "\n" + format_table({"RAN AT ONCE", "WITH", "TIMES AS FAST AS IN TURNS", "MPS"},
+                               {Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft}, rows);
+}
+
 }  // namespace
 
 std::string shortened_command(std::string_view command) {
@@ -74,7 +95,8 @@ std::string format_history(const std::vector<history::Record>& records, double n
     for (const history::Record& record : records) rows.push_back(cells_of(record, now_s));
     using enum Align;
     return format_table({"COMMAND", "RUNS", "ITERATIONS", "ITERATION", "P", "T", "CLASS", "TOOK", "ENDED"},
-                        {kLeft, kRight, kRight, kRight, kRight, kRight, kLeft, kRight, kLeft}, rows);
+                        {kLeft, kRight, kRight, kRight, kRight, kRight, kLeft, kRight, kLeft}, rows) +
+           format_pairs(records);
 }
 
 std::string history_json(const std::vector<history::Record>& records) { return json_text(history::records_json(records)); }

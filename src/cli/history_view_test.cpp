@@ -33,6 +33,18 @@ TEST(FormatHistory, AlignsItsColumns) {
     EXPECT_NE(format_history({resnet_record()}, 0).find("0.0 s ago"), std::string::npos) << "the clock was set back";
 }
 
+TEST(FormatHistory, ShowsOnceWhichCommandsRanAtOnce) {
+    history::Record resnet = resnet_record(), other = failed();
+    resnet.beside = {{other.last.command, 1.9, true}, {resnet.last.command, 0.9}};
+    other.beside = {{resnet.last.command, 1.9, true}};
+    const std::string text = format_history({resnet, other}, 1000);
+    EXPECT_EQ(
+        text.substr(text.find("\n\n") + 2),
+        "RAN AT ONCE      WITH                                                         TIMES AS FAST AS IN TURNS  MPS\n"
+        "python train.py  python -c 'a?b' xxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx --lr 0.1                       1.90  yes\n"
+        "python train.py  python train.py                                                                   0.90  no\n");
+}
+
 TEST(FormatHistory, LongIterationsAreInSeconds) {
     history::Record record = resnet_record();
     record.last.figures.iteration_time = seconds(200);

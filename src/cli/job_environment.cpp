@@ -19,6 +19,15 @@ Result<Adaptor> find_adaptor() {
     return adaptor;
 }
 
+std::vector<std::pair<std::string, std::string>> framework_settings() {
+    std::vector<std::pair<std::string, std::string>> settings;
+    for (const auto& [name, value] :
+         {std::pair{"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}, std::pair{"TF_FORCE_GPU_ALLOW_GROWTH", "true"}}) {
+        if (!std::getenv(name)) settings.emplace_back(name, value);
+    }
+    return settings;
+}
+
 std::vector<std::pair<std::string, std::string>> job_environment(const JobIdentity& job) {
     std::vector<std::pair<std::string, std::string>> variables = {
         {"SALUS_SOCKET", job.socket},
@@ -27,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         {"SALUS_WEIGHT", fmt::format("{}", job.weight)},
         {"SALUS_OCCUPANCY", fmt::format("{}", job.occupancy)},
     };
-    if (job.job != 0) variables.emplace_back("SALUS_JOB", std::to_string(job.job));
+    variables.emplace_back("SALUS_JOB", std::to_string(job.job));  // also 0: its processes are not to join by themselves
     if (!job.client_class.empty()) variables.emplace_back("SALUS_CLASS", job.client_class);
     if (job.iterations > 0) variables.emplace_back("SALUS_ITERATIONS", std::to_string(job.iterations));
     if (job.iteration_time.ns > 0) variables.emplace_back("SALUS_ITERATION_NS", std::to_string(job.iteration_time.ns));
@@ -36,7 +45,8 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("SALUS_EPHEMERAL_HINT", std::to_string(job.memory_hint->second.count));
     }
     if (!job.place.device.empty()) variables.emplace_back("SALUS_DEVICE", job.place.device);
-    if (!job.place.gpu.empty()) variables.emplace_back("CUDA_VISIBLE_DEVICES", job.place.gpu);
+    if (job.place.device == "cuda" && !job.place.gpu.empty() && !job.place.has_several)
+        variables.emplace_back("CUDA_VISIBLE_DEVICES", job.place.gpu);
     if (!job.place.mps_directory.empty()) {
         variables.emplace_back("CUDA_MPS_PIPE_DIRECTORY", job.place.mps_directory);
         variables.emplace_back("CUDA_MPS_LOG_DIRECTORY", job.place.mps_directory);
@@ -50,11 +60,7 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("ASAN_OPTIONS", options && *options ? std::string(options) + ":" + order : order);
     }
     if (job.place.device == "cuda") {
-        // Frameworks that would take most of the GPU at once are told to grow, unless the user has decided.
-        for (const auto& [name, value] :
-             {std::pair{"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}, std::pair{"TF_FORCE_GPU_ALLOW_GROWTH", "true"}}) {
-            if (!std::getenv(name)) variables.emplace_back(name, value);
-        }
+        for (const auto& setting : framework_settings()) variables.push_back(setting);
     }
     if (const Result<Adaptor> adaptor = find_adaptor()) {
         const char* path = std::getenv("PYTHONPATH");

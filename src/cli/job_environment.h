@@ -26,6 +26,7 @@ struct Place {
     std::string device;         ///< "host", "cuda"; empty: not known
     std::string gpu;            ///< its UUID
     std::string mps_directory;  ///< empty: no MPS
+    bool has_several = false;   ///< it was assigned several GPUs: CUDA_VISIBLE_DEVICES stays as it is
 };
 
 struct JobIdentity {
@@ -43,6 +44,9 @@ struct JobIdentity {
     std::string client_class{};  ///< "batch", "interactive"; empty: to be found
     std::string preload{};       ///< for LD_PRELOAD: with the shim; empty: as it is
 };
+
+/// For frameworks that would take most of the GPU at once: they are told to grow, unless the user has decided.
+std::vector<std::pair<std::string, std::string>> framework_settings();
 
 /// Names and values; existing variables may be extended.
 std::vector<std::pair<std::string, std::string>> job_environment(const JobIdentity& job);

@@ -158,6 +158,8 @@ public:
                                             std::string(policy.info.name),
                                             "--capacity",
                                             std::to_string(options.capacity.count),
+                                            "--overlap",
+                                            options.overlap ? "measure" : "off",
                                             "--lanes",
                                             std::to_string(options.lanes),
                                             "--paging",

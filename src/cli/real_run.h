@@ -19,6 +19,7 @@ struct RealRunOptions {
     Bytes capacity;
     unsigned lanes = 0;
     bool paging = true;
+    bool overlap = false;
     std::string device = "host";
     std::optional<Duration> min_turn;  ///< nothing: as the device needs
 };

@@ -1,6 +1,9 @@
 // salus report: what a job has cost, and what sharing has gained.
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -25,11 +28,19 @@ struct ReportArguments {
 int show_report(const ReportArguments& a) {
     const Result<Status> status = ask_status();
     if (!status) throw Failure{status.error()};
-    const auto run = sim::read_recorded_run(read_trace(""), find_policy, fallback_policy());
-    if (!run) throw Failure{run.error()};
-    const std::uint32_t job = number_of_job(a.job, status.value(), run.value());
+    // Each device has a trace of its own.
+    const auto devices = static_cast<std::uint32_t>(devices_of(status.value().service).size());
+    std::optional<sim::RecordedRun> run;
+    std::uint32_t job = 0;
+    for (std::uint32_t device = 0; device < devices; ++device) {
+        auto read = sim::read_recorded_run(read_trace("", device), find_policy, fallback_policy());
+        if (!read) throw Failure{read.error()};
+        run = std::move(read).value();
+        job = number_of_job(a.job, status.value(), *run);
+        if (job != 0 && std::ranges::find(run->numbers, job) != run->numbers.end()) break;
+    }
     if (job == 0) throw Failure{fmt::format("there is no job '{}'", a.job)};
-    const JobReport report = report_of(job, status.value(), run.value());
+    const JobReport report = report_of(job, status.value(), *run);
     fmt::print("{}", a.json ? json_text(report_json(report)) : format_report(report));
     return 0;
 }

@@ -17,8 +17,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/characters.h"
+#include "base/command.h"
 #include "base/python_command.h"
 #include "base/text.h"
+#include "base/visible_devices.h"
 #include "cli/columns.h"
 #include "cli/commands.h"
 #include "cli/configuration.h"
@@ -29,7 +31,8 @@
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
 #include "cli/untold_runs.h"
-#include "history/command.h"
+#include "device/cuda/nvml.h"
+#include "history/store.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/file.h"
@@ -39,6 +42,7 @@
 #include "os/program.h"
 #include "os/socket.h"
 #include "os/terminal.h"
+#include "wire/announcing.h"
 #include "wire/assignments.h"
 #include "wire/pass_on.h"
 
@@ -54,6 +58,7 @@ struct RunArguments {
     std::string memory;
     std::string shim = "on";
     std::string client_class;
+    std::string gpu;
     bool detach = false;
     bool require = false;
     std::vector<std::string> command;
@@ -87,6 +92,21 @@ constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
     ::_exit(why == ENOENT ? 127 : 126);
 }
 
+/// The same GPUs by their UUIDs. Numbers may mean others to a service outside of this container.
+std::string uuids_in(const std::string& visible) {
+    constexpr std::size_t kMost = 447;
+    const std::vector<DeviceNames> all = device::cuda::Nvml::all();
+    std::string text;
+    for (const std::size_t device : devices_in(visible, all)) {
+        const std::string more = (text.empty() ? "" : ",") + all[device].uuid;
+        if (text.size() + more.size() <= kMost) text += more;
+    }
+    if (text.empty()) text = visible.substr(0, kMost);
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    return text;
+}
+
 class Runner {
 public:
     explicit Runner(const RunArguments& arguments) : arguments_(arguments) {}
@@ -118,6 +138,8 @@ private:
         for (;;) {
             const std::string why = try_to_announce(/*may_start=*/true);
             if (why.empty()) return;
+            if (is_final_ && arguments_.require) throw cannot_share(why);
+            if (is_final_) return complain(why + "; the job starts without sharing");
             const bool waits_for_others = whose_ != os::Whose::kOwn && may_come_;
             const Duration patience = waits_for_others ? os::start_wait() : kComeBackAfter * kTries;
             if (os::now() >= begin + patience) {
@@ -151,35 +173,55 @@ private:
         }
         Result<os::Descriptor>& connection = service.connection;
         if (!connection) return connection.error();
-        wire::Run message;
+        std::error_code error;
+        wire::Run message = wire::announcement_of(arguments_.command, std::filesystem::current_path(error).string());
         message.job = job_;
         message.name = wire::Text<64>(arguments_.name);
         message.log = wire::Text<256>(log_);
         message.runs = child_ > 0 ? 1 : 0;
         message.waited = waits_ ? 1 : 0;
-        std::error_code error;
-        keys_ = history::keys_of(arguments_.command, std::filesystem::current_path(error).string());
-        message.command_key = keys_.command;
-        message.program_key = keys_.program;
+        keys_ = {message.command_key, message.program_key};
         message.weight = arguments_.weight;
         message.priority = arguments_.priority;
-        message.command = wire::Text<148>(history::text_of(arguments_.command));
-        wire::send(connection.value().get(), message);  // if this fails, the service may have sent the reason
-        const wire::Received answer = wire::receive(connection.value().get());
-        const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
-        const auto* running = std::get_if<wire::Running>(&answer.message);
-        may_come_ = answer.kind == wire::Received::Kind::kClosed;  // it is being restarted
-        if (answer.kind == wire::Received::Kind::kMessage && sorry) {
-            if (sorry->users_mistake != 0 && child_ <= 0) throw UsageError{std::string(sorry->why.view())};
-            return std::string(sorry->why.view());
-        }
-        if (answer.kind != wire::Received::Kind::kMessage || !running) return "the service does not answer";
+        if (const auto wishes = this->wishes()) wire::send(connection.value().get(), *wishes);
+        const wire::Announced announced = wire::announce(connection.value().get(), message);
+        const auto& running = announced.running;
+        may_come_ = announced.may_come;
+        is_final_ = announced.is_final;
+        if (announced.users_mistake && child_ <= 0) throw UsageError{announced.why_not};
+        if (!running) return announced.why_not;
         job_ = running->job;
-        place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view())};
+        place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view()),
+                  running->has_several != 0};
         waits_ = running->waits != 0;
         connection_ = std::move(connection).value();
         if (child_ > 0) tell_unshared();  // to a new service
         return {};
+    }
+
+    /// Where the job is to run. Nothing: its user has said nothing, and neither has its environment.
+    std::optional<wire::Wishes> wishes() const {
+        wire::Wishes wishes;
+        const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+        if (child_ > 0 && !place_.gpu.empty() && !place_.has_several) {
+            wishes.by = wire::Wishes::kEarlier;
+            wishes.devices = wire::Text<448>(place_.gpu);
+        } else if (!arguments_.gpu.empty()) {
+            if (arguments_.gpu != "auto") wishes.by = wire::Wishes::kUser;
+            wishes.devices = wire::Text<448>(arguments_.gpu);
+        } else if (visible) {
+            wishes.by = wire::Wishes::kEnvironment;
+            wishes.devices = wire::Text<448>(uuids_in(visible));
+        }
+        if (arguments_.client_class == "batch") wishes.client_class = wire::Wishes::kBatch;
+        if (arguments_.client_class == "interactive") wishes.client_class = wire::Wishes::kInteractive;
+        if (!arguments_.memory_hint.empty()) {
+            const auto parts = split(arguments_.memory_hint, '+');
+            wishes.persistent = static_cast<std::uint64_t>(parse_bytes(parts[0])->count);
+            wishes.ephemeral = static_cast<std::uint64_t>(parse_bytes(parts[1])->count);
+        }
+        const bool said = wishes.by != wire::Wishes::kNobody || wishes.client_class != 0 || wishes.persistent != 0;
+        return said ? std::optional(wishes) : std::nullopt;
     }
 
     /// While the command runs.
@@ -308,6 +350,7 @@ private:
         if (!arguments_.memory.empty()) job.memory_limit = *parse_bytes(arguments_.memory);
         job.preload = preload_;
         job.client_class = arguments_.client_class;
+        if (is_final_) ::setenv("SALUS_DISABLE", "1", 1);
         for (const auto& [name, value] : job_environment(job)) ::setenv(name.c_str(), value.c_str(), 1);
         if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
@@ -369,7 +412,7 @@ private:
         }
         history::Run run;
         run.keys = keys_;
-        run.command = history::text_of(arguments_.command);
+        run.command = text_of_command(arguments_.command);
         run.took = {static_cast<std::int64_t>(took_ns)};
         run.ended_at_s = os::unix_time_s();
         run.status = status_of(end);
@@ -396,7 +439,11 @@ private:
     bool hear() {
         const wire::Received received = wire::receive(connection_.get());
         if (received.kind != wire::Received::Kind::kMessage) return false;
-        if (std::holds_alternative<wire::Start>(received.message)) waits_ = told_ = false;
+        if (const auto* start = std::get_if<wire::Start>(&received.message)) {
+            waits_ = told_ = false;
+            if (!start->gpu.view().empty()) place_.gpu = std::string(start->gpu.view());
+            place_.mps_directory = std::string(start->mps.view());
+        }
         const auto* waits = std::get_if<wire::Waits>(&received.message);
         if (!waits || told_) return true;
         StartWait wait{{wait_reason_from(waits->reason.view()),
@@ -423,7 +470,7 @@ private:
     std::string why_no_adaptor_;  ///< if it is Python
     std::string preload_;         ///< for LD_PRELOAD
     std::string why_no_shim_;     ///< if there is a GPU
-    history::CommandKeys keys_;
+    CommandKeys keys_;
     bool waits_ = false;  ///< for Start
     pid_t child_ = -1;
     std::uint64_t started_ns_ = 0;
@@ -433,6 +480,7 @@ private:
     bool looks_ = false;  ///< for the next one
     int starts_left_ = 0;
     bool complained_ = false;
+    bool is_final_ = false;  ///< no service here has a device for the job
 };
 
 bool splits_a_name(unsigned char c) { return c <= 0x20 || c == 0x7f; }
@@ -464,6 +512,9 @@ void check(RunArguments& a) {
         throw UsageError{fmt::format("--iterations must be from 1 to {}; got '{}'", kIterationsMax, *a.iterations)};
     if (!a.client_class.empty() && a.client_class != "batch" && a.client_class != "interactive")
         throw UsageError{fmt::format("--class must be batch or interactive; got '{}'", a.client_class)};
+    if (a.gpu.size() > 447 || std::any_of(a.gpu.begin(), a.gpu.end(), splits_a_name))
+        throw UsageError{
+            fmt::format("--gpu must be numbers or UUIDs of GPUs, with commas between them, or auto; got '{}'", a.gpu)};
     if (a.shim != "on" && a.shim != "off") throw UsageError{fmt::format("--shim must be on or off; got '{}'", a.shim)};
     if (!a.memory.empty()) {
         const auto limit = parse_bytes(a.memory);
@@ -502,6 +553,10 @@ void add_run_command(CLI::App& program, Action& action) {
         ->type_name("P+T");
     run->add_option("--memory", a->memory, "Most GPU memory that each process of the job may allocate, such as 8GiB")
         ->type_name("SIZE");
+    run->add_option("--gpu", a->gpu,
+                    "The job's GPU, by number or UUID; of several (0,2) one; auto: any (default: those in "
+                    "CUDA_VISIBLE_DEVICES if that is set, else auto)")
+        ->type_name("N|UUID|auto");
     run->add_option("--shim", a->shim,
                     "on: the job's calls of the GPU's driver pass through Salus; off: only PyTorch shares")
         ->type_name("on|off")

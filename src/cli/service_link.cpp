@@ -66,10 +66,10 @@ Result<std::string> ask_service(const std::string& socket, const wire::Command& 
     return ask_over(os::connect_to(socket), command);
 }
 
-Result<std::string> copy_trace(std::uint64_t last_bytes) {
+Result<std::string> copy_trace(std::uint64_t last_bytes, std::uint32_t device) {
     const Result<os::Descriptor> connection = find_service_on_its_way().connection;
     if (!connection) return Error{connection.error()};
-    wire::send(connection.value().get(), wire::CopyTrace{last_bytes});
+    wire::send(connection.value().get(), wire::CopyTrace{last_bytes, device});
     wire::Received received = wire::receive(connection.value().get());
     const auto* sorry = std::get_if<wire::Sorry>(&received.message);
     if (received.kind == wire::Received::Kind::kMessage && sorry) return Error{std::string(sorry->why.view())};

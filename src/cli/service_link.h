@@ -22,8 +22,8 @@ Result<std::string> ask_service(const wire::Command& command);
 Result<std::string> ask_service(const std::string& socket, const wire::Command& command);
 
 /// The trace of the service as the caller may see it, for those who cannot read its file. `last_bytes`: only its last lines;
-/// 0: all.
-Result<std::string> copy_trace(std::uint64_t last_bytes = 0);
+/// 0: all. `device`: its place in the status.
+Result<std::string> copy_trace(std::uint64_t last_bytes = 0, std::uint32_t device = 0);
 
 /// Reads an answer of the service from a connection. Nothing if the service is gone.
 std::optional<Result<std::string>> read_answer(int connection);

@@ -200,12 +200,19 @@ std::string wait_text(JobState state, const Wait& wait) {
     if (state == JobState::kGrowing) return "waits in mid-iteration for more memory";
     if (state == JobState::kUnshared) return "runs without sharing";
     if (state == JobState::kStarting) return "has not asked for the device yet";
+    if (state == JobState::kLost) return "cannot go on: its GPU is lost";
     if (state == JobState::kUnseen) return "uses the GPU without Salus: its calls pass by the shim";
     return {};
 }
 
+bool was_placed(const JobStatus& job) {
+    return job.placement != PlacementReason::kNone && job.placement != PlacementReason::kOnly;
+}
+
 JobCells cells_of(const JobStatus& job, const Rate& rate) {
     JobCells cells;
+    cells.gpu = job.gpu_number ? std::to_string(*job.gpu_number) : kMissing;
+    cells.placed = was_placed(job) ? std::string(text_of(job.placement)) : kMissing;
     cells.job = std::to_string(job.job);
     cells.name = shown(job.name);
     cells.state = shown(std::string(name_of(job.state)));
@@ -226,6 +233,7 @@ JobCells cells_of(const JobStatus& job, const Rate& rate) {
     cells.why = wait_text(job.state, job.activity ? job.activity->wait : Wait{});
     if (!job.activity && job.state == JobState::kWaiting) cells.why = start_wait_text(job.start_wait.value_or(StartWait{}));
     const bool unshared = job.state == JobState::kUnshared || job.state == JobState::kUnseen;
+    if (job.state == JobState::kLost && !job.why_unshared.empty()) cells.why = printable(job.why_unshared);
     if (unshared && !job.why_unshared.empty()) cells.why = "runs without sharing: " + printable(job.why_unshared);
     if (!job.activity) return cells;
     const Activity& activity = *job.activity;
@@ -289,6 +297,8 @@ std::vector<PsColumn> ps_columns(const std::vector<JobStatus>& jobs, const PsOpt
     std::vector<PsColumn> columns = {{"JOB", kRight, &JobCells::job}, {"NAME", kLeft, &JobCells::name}};
     if (options.viewer && any([&](const JobStatus& job) { return job.user != *options.viewer; }))
         columns.push_back({"USER", kLeft, &JobCells::user});
+    const bool several = any([](const JobStatus& job) { return was_placed(job); });
+    if (several) columns.push_back({"GPU", kRight, &JobCells::gpu});
     columns.push_back({"CLASS", kLeft, &JobCells::client_class});
     if (any_activity([](const Activity& activity) { return activity.priority != Activity{}.priority; }))
         columns.push_back({"PRIO", kRight, &JobCells::priority});
@@ -306,6 +316,7 @@ std::vector<PsColumn> ps_columns(const std::vector<JobStatus>& jobs, const PsOpt
                                    {"WAITED", kRight, &JobCells::waited},
                                    {"PID", kRight, &JobCells::pid},
                                    {"WHY", kLeft, &JobCells::why}});
+    if (several) columns.push_back({"PLACED", kLeft, &JobCells::placed});
     // Last, because it is long and says the least: names come from it.
     if (any([](const JobStatus& job) { return !job.command.empty(); }))
         columns.push_back({"COMMAND", kLeft, &JobCells::command});
@@ -359,6 +370,7 @@ public:
         text_ += fmt::format("{:<10}{}\n", label == last_ ? "" : label, text);
         last_ = label;
     }
+    void end_paragraph() { text_ += '\n'; }
     std::string take() && { return std::move(text_); }
 
 private:
@@ -387,6 +399,27 @@ void add_events(Lines& lines, const Statistics& s) {
 
 }  // namespace
 
+namespace {
+
+void add_device(Lines& lines, const Status& status) {
+    const ServiceStatus& device = status.service;
+    lines.add("memory", fmt::format("{} of {} reserved, peak {}", format_bytes(device.reserved),
+                                    format_bytes(device.capacity), format_bytes(device.statistics.reserved_peak)));
+    if (device.held_by_orphans.count > 0)
+        lines.add("memory", format_bytes(device.held_by_orphans) + " still held by jobs of an earlier service");
+    add_lanes(lines, status);
+    if (const std::string gates = gates_text(device); !gates.empty()) lines.add("gates", gates);
+    lines.add("jobs", std::to_string(status.jobs.size()));
+    add_events(lines, device.statistics);
+    const TraceStatus& trace = device.trace;
+    const double trace_kib = trace.bytes.mib() * 1024;
+    const std::string trace_size = trace_kib < 1000 ? fmt::format("{:.0f} KiB", trace_kib) : format_bytes(trace.bytes);
+    lines.add("trace", fmt::format("{}, {}, {}", shown(trace.path), trace_size,
+                                   trace.recording ? "being recorded" : "no longer recorded"));
+}
+
+}  // namespace
+
 std::string format_status(const Status& status) {
     const ServiceStatus& service = status.service;
     Lines lines;
@@ -394,23 +427,22 @@ std::string format_status(const Status& status) {
                                      format_seconds(service.uptime.seconds())));
     lines.add("socket", shown(service.socket));
     if (!service.metrics.empty()) lines.add("metrics", shown(service.metrics));
-    const char* paging = service.device == "cuda" ? "no paging on a GPU" : service.paging ? "paging on" : "paging off";
+    const char* paging = service.paging ? "paging on" : service.device == "cuda" ? "no paging on a GPU" : "paging off";
     lines.add("policy", fmt::format("{}, turns of {:g} ms or more, {}", shown(service.policy),
                                     service.min_turn.seconds() * 1e3, paging));
-    lines.add("device", shown(service.device));
-    lines.add("memory", fmt::format("{} of {} reserved, peak {}", format_bytes(service.reserved),
-                                    format_bytes(service.capacity), format_bytes(service.statistics.reserved_peak)));
-    if (service.held_by_orphans.count > 0)
-        lines.add("memory", format_bytes(service.held_by_orphans) + " still held by jobs of an earlier service");
-    add_lanes(lines, status);
-    if (const std::string gates = gates_text(service); !gates.empty()) lines.add("gates", gates);
-    lines.add("jobs", std::to_string(status.jobs.size()));
-    add_events(lines, service.statistics);
-    const TraceStatus& trace = service.trace;
-    const double trace_kib = trace.bytes.mib() * 1024;
-    const std::string trace_size = trace_kib < 1000 ? fmt::format("{:.0f} KiB", trace_kib) : format_bytes(trace.bytes);
-    lines.add("trace", fmt::format("{}, {}, {}", shown(trace.path), trace_size,
-                                   trace.recording ? "being recorded" : "no longer recorded"));
+    if (service.devices.size() < 2) {
+        lines.add("device", shown(service.device));
+        add_device(lines, status);
+        return std::move(lines).take();
+    }
+    lines.add("placement", fmt::format("{}, {} devices", shown(service.placement), service.devices.size()));
+    for (std::size_t i = 0; i < service.devices.size(); ++i) {
+        const DeviceStatus& device = service.devices[i];
+        lines.end_paragraph();
+        lines.add("device", fmt::format("{}: {}{}", device.number, shown(device.label()),
+                                        device.lost.empty() ? "" : ", lost: no job goes there any more"));
+        add_device(lines, status_of_device(status, i));
+    }
     return std::move(lines).take();
 }
 

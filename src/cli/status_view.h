@@ -76,8 +76,12 @@ std::string wait_text(JobState state, const Wait& wait);
 /// Why a job that has no client yet does not start.
 std::string start_wait_text(const StartWait& wait);
 
+/// Whether the job could have been placed elsewhere: then people want to know where it is, and why.
+bool was_placed(const JobStatus& job);
+
 /// A job's line in ps and top. "-" means unknown.
 struct JobCells {
+    std::string gpu, placed;  ///< the number of its device, and why it is there if it could be elsewhere
     std::string job, name, user, client_class, priority, weight, state, lane, rate, of_alone, left, share, persistent,
         ephemeral;
     std::string elapsed, waited, pid, command;

@@ -104,6 +104,46 @@ TEST(FormatPs, AlignsItsColumnsAndSaysWhyJobsWait) {
         "has not asked for the device yet\n");
 }
 
+/// Of a service with two devices; the vae is on the second, which is lost.
+Status on_two_devices() {
+    Status status = status_of({resnet(), waiting_vae()});
+    DeviceStatus first = status.service, second = status.service;
+    first.gpu = "GPU-1";
+    second.gpu = "GPU-2";
+    second.number = 1;
+    second.lost = "it fell off the bus";
+    second.reserved = gibibytes(2);
+    second.lanes = {{LaneId{1}, gibibytes(1), gibibytes(1), UserId{}, status.jobs[1].client}};
+    status.service.devices = {first, second};
+    for (unsigned i = 0; i < 2; ++i) {
+        status.jobs[i].gpu_number = i;
+        status.jobs[i].gpu = status.service.devices[i].gpu;
+        status.jobs[i].placement = i == 0 ? PlacementReason::kEmpty : PlacementReason::kLoad;
+    }
+    return status;
+}
+
+TEST(FormatPs, SaysWhereJobsAreAndWhyIfTheyCouldBeElsewhere) {
+    Status status = on_two_devices();
+    const std::string table = format_ps(status);
+    EXPECT_NE(table.find("NAME      GPU  CLASS"), std::string::npos) << table;
+    EXPECT_NE(table.find("vae         1  batch"), std::string::npos) << table;
+    EXPECT_NE(table.find("the fewest jobs were there"), std::string::npos) << table;
+    for (JobStatus& job : status.jobs) job.placement = PlacementReason::kOnly;
+    EXPECT_EQ(format_ps(status).find("GPU"), std::string::npos) << "all jobs would say the same";
+}
+
+TEST(FormatStatus, ListsEachDeviceWithItsJobs) {
+    const std::string text = format_status(on_two_devices());
+    const std::size_t first = text.find("device    0: GPU-1\n"),
+                      second = text.find("device    1: GPU-2, lost: no job goes there");
+    ASSERT_TRUE(first != std::string::npos && second != std::string::npos) << text;
+    EXPECT_LT(first, second);
+    EXPECT_NE(text.find("memory    2.0 GiB of 16.0 GiB", second), std::string::npos) << text;
+    EXPECT_NE(text.find("1: 1.0 GiB, held by vae", second), std::string::npos) << text;
+    EXPECT_NE(text.find("jobs      1\n", second), std::string::npos) << text;
+}
+
 TEST(FormatPs, ShowsWhoseJobsTheyAreAndTheirSettingsIfTheyDiffer) {
     const auto header_of = [](const Status& status, PsOptions options = {}) {
         const std::string text = format_ps(status, options);
@@ -400,6 +440,7 @@ TEST(FormatStatus, SaysHowTheServiceIs) {
 TEST(FormatStatus, AGpuHasNoPaging) {
     Status status = status_of({});
     status.service.device = "cuda";
+    status.service.paging = false;
     const std::string text = format_status(status);
     EXPECT_NE(text.find("policy    fair, turns of 5 ms or more, no paging on a GPU\n"), std::string::npos) << text;
 }

@@ -99,7 +99,7 @@ std::string memory_signs(const Status& status, int width) {
     return signs;
 }
 
-Line memory_line(const Status& status, const TopOptions& options) {
+Line memory_line(const Status& status, const std::string& label, const TopOptions& options) {
     const ServiceStatus& service = status.service;
     const double share = service.capacity.count > 0 ? service.reserved.mib() / service.capacity.mib() : 0;
     Bytes lanes, peaks;
@@ -108,11 +108,12 @@ Line memory_line(const Status& status, const TopOptions& options) {
         if (row.activity && row.activity->lane != kNoLane) peaks += row.activity->ephemeral;
     }
     LineWriter line(options);
-    line.cell("memory", kLabelWidth, Align::kLeft, Style::kPlain);
+    line.cell(label, kLabelWidth, Align::kLeft, Style::kPlain);
     add_signs(line, memory_signs(status, bar_width(options)));
     line.add(
         fmt::format(" {:3.0f} %  {} of {}", 100 * share, format_bytes(service.reserved), format_bytes(service.capacity)));
     if (peaks > lanes) line.add(fmt::format(", lanes save {}", format_bytes(peaks - lanes)));
+    if (!service.lost.empty()) line.add(", lost", Style::kWarning);
     return std::move(line).take();
 }
 
@@ -156,8 +157,14 @@ Style style_of_job(std::uint32_t job) {
 
 std::vector<Line> header_lines(const Status& status, const Rates& rates, const TopHistory& history,
                                const TopOptions& options) {
-    std::vector<Line> lines = {title_line(status, options), use_line(history, options), memory_line(status, options)};
-    if (options.height < kHeightForTurns) return lines;
+    std::vector<Line> lines = {title_line(status, options), use_line(history, options)};
+    const std::size_t devices = status.service.devices.size();
+    if (devices < 2) lines.push_back(memory_line(status, "memory", options));
+    // Each device has its line as long as half of the screen is left for jobs.
+    for (std::size_t i = 0; devices > 1 && i < devices && 2 * lines.size() < static_cast<std::size_t>(options.height); ++i)
+        lines.push_back(
+            memory_line(status_of_device(status, i), fmt::format("gpu {}", status.service.devices[i].number), options));
+    if (options.height < kHeightForTurns || devices > 1) return lines;
     lines.push_back(turns_line(status.service, rates, history, options));
     lines.push_back(lanes_line(status, options));
     if (const std::string gates = gates_text(status.service); !gates.empty()) lines.push_back(gates_line(gates, options));

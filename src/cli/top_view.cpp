@@ -158,6 +158,8 @@ std::vector<Column> columns_for(const std::vector<Row>& rows, int width) {
                                    {"P", &JobCells::persistent, 8, kRight, 4, SortKey::kMemory},
                                    {"T", &JobCells::ephemeral, 8, kRight, 5, SortKey::kMemory},
                                    {"WAITED", &JobCells::waited, 7, kRight, 7, SortKey::kWaiting}};
+    if (std::ranges::any_of(rows, [](const Row& row) { return row.cells.placed != "-"; }))
+        columns.insert(columns.begin() + 2, {"GPU", &JobCells::gpu, 3, kRight, 0});
     for (Column& column : columns) {
         for (const Row& row : rows) column.width = std::max(column.width, width_of(row.cells.*column.text));
     }

@@ -41,8 +41,8 @@ std::string text_in(const TracePiece& piece) {
 }
 
 /// As the service shows it to users who cannot read its files.
-std::string copy_whole_trace() {
-    Result<std::string> copy = copy_trace();
+std::string copy_whole_trace(std::uint32_t device) {
+    Result<std::string> copy = copy_trace(0, device);
     if (!copy) throw Failure{copy.error()};
     if (!begins_a_trace(copy.value())) throw Failure{kBeginningIsGone};
     return std::move(copy).value();
@@ -69,17 +69,17 @@ std::string read_whole_trace(const std::string& path) {
     return text;
 }
 
-std::string read_trace(const std::string& from) {
+std::string read_trace(const std::string& from, std::uint32_t device) {
     std::string path = os::default_state_directory() + "/trace";
     if (!from.empty()) {
         const bool is_path = from.find('/') != std::string::npos || std::filesystem::exists(from);
         path = is_path ? os::absolute_path(from) : os::default_state_directory() + "/" + from;
-    } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{})) {
+    } else if (const Result<std::string> answer = ask_service(wire::FlushTrace{device})) {
         const TraceStatus trace = trace_status_from(nlohmann::json::parse(answer.value(), nullptr, false));
         if (!trace.path.empty()) path = trace.path;
     }
     const bool is_anothers = from.empty() && ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
-    return is_anothers ? copy_whole_trace() : read_whole_trace(path);
+    return is_anothers ? copy_whole_trace(device) : read_whole_trace(path);
 }
 
 }  // namespace salus::cli

@@ -1,6 +1,7 @@
 // The pieces of a recorded trace, put together again: service/trace_file.h.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,7 @@ bool begins_a_trace(std::string_view text);
 std::string read_whole_trace(const std::string& path);
 
 /// The trace of the service that runs, as far as its user may see it; or of the one that wrote this older file, such as
-/// trace.1. Fails in one line.
-std::string read_trace(const std::string& from);
+/// trace.1. `device`: its place in the status of a service with several. Fails in one line.
+std::string read_trace(const std::string& from, std::uint32_t device = 0);
 
 }  // namespace salus::cli

@@ -74,22 +74,22 @@ void ProcessClient::serve(const wire::Message& message, std::vector<os::Descript
     const bool pages_out = std::holds_alternative<wire::PageOut>(message);
     const control::Word word = turns_->word();
     if (pages_out) lock.lock();
-    const attachment::Requests::Step step = requests_.on(message, {word, pages_out && parked_, stays_here_});
+    const attachment::Requests::Step step = requests_.on(message, {word, pages_out && parked_, stays_here_, stays_because_});
     if (step.say) send(*step.say);
     if (std::holds_alternative<std::monostate>(step.todo)) return;
-    const bool ok = perform(step.todo, std::move(pieces));
+    const attachment::Outcome outcome = perform(step.todo, std::move(pieces));
     if (failed_) return;
-    if (const auto answer = attachment::Requests::answer(step.todo, ok)) send(*answer);
+    if (const auto answer = attachment::Requests::answer(step.todo, outcome)) send(*answer);
     tell_askers();  // a lane may have grown
 }
 
-bool ProcessClient::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
+attachment::Outcome ProcessClient::perform(const attachment::Request& request, std::vector<os::Descriptor> pieces) {
     namespace request_of = attachment::request;
     if (const auto* take = std::get_if<request_of::TakePieces>(&request)) {
         if (!memory_->add_lane_memory(take->first, std::move(pieces))) fail("the memory of a lane cannot be opened");
     } else if (const auto* map = std::get_if<request_of::MapLane>(&request)) {
         // After a restart of the service, the memory may be paged out without the service knowing.
-        if (!memory_->page_in() || !memory_->map_lane(map->size)) fail("a lane cannot be mapped");
+        if (!page_in() || !memory_->map_lane(map->size)) fail("a lane cannot be mapped");
     } else if (std::holds_alternative<request_of::UnmapLane>(request)) {
         memory_->unmap_lane();
     } else if (std::holds_alternative<request_of::Drain>(request)) {
@@ -97,13 +97,17 @@ bool ProcessClient::perform(const attachment::Request& request, std::vector<os::
         drain();
         turns_->acknowledge(device_works);
     } else if (std::holds_alternative<request_of::PageOut>(request)) {
-        return memory_->page_out();
+        Memory::PageMove move;
+        const bool ok = memory_->page_out(&move);
+        return {ok, move.left, move.bytes, move.ns, !move.may_work_later, move.because};
     } else if (std::holds_alternative<request_of::PageIn>(request)) {
-        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+        Memory::PageMove move;
+        if (!page_in(&move)) fail("memory that was paged out cannot be read back");
+        return {true, move.left, move.bytes, move.ns};
     } else {
         fail("the service names a lane but has not sent its memory");
     }
-    return true;
+    return {};
 }
 
 void ProcessClient::on(const wire::NeedAnswer& message) {

@@ -86,6 +86,7 @@ void Launches::close() {
             return;
         }
         marks_.fetch_add(1, std::memory_order_acq_rel);
+        turns_.show(count());
         turns_.leave_iteration();
         const std::lock_guard watch(watch_mutex_);
         is_open_ = false;
@@ -111,6 +112,7 @@ void Launches::look() {
     if ((now & kOpen) == 0) return;
     if (now != seen_) {
         seen_ = now;
+        turns_.show(count());
         marked_ = false;
         quiet_since_ns_ = os::now_ns();
         return;

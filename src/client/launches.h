@@ -39,6 +39,8 @@ public:
     virtual bool is_wanted_back() const = 0;
     /// The turn that is about to go back is wanted again at once: enter_iteration() follows.
     virtual void wish() = 0;
+    /// How many launches there have been, for the service to see.
+    virtual void show(std::uint64_t launches) = 0;
     /// Whether there is anybody to share the device with.
     virtual bool has_company() const = 0;
 

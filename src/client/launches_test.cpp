@@ -46,6 +46,7 @@ public:
     }
     bool is_wanted_back() const override { return wanted_back; }
     void wish() override { ++wishes; }
+    void show(std::uint64_t launches) override { shown = launches; }
     bool has_company() const override { return true; }
     bool captures(Stream stream) override { return capturing == stream; }
     void launches_on(Stream stream) override {
@@ -86,6 +87,7 @@ public:
 
     std::atomic<bool> wanted_back{false}, done{true}, markable{true};
     std::atomic<Stream> capturing{99};
+    std::atomic<std::uint64_t> shown{0};  ///< launches
     std::atomic<int> waiting{0}, boundaries{0}, marks{0}, in_driver{0}, paced{0}, wishes{0};
     std::vector<Stream> noted;
 
@@ -142,6 +144,7 @@ TEST(Launches, ATurnThatIsWantedBackEndsThoughNoMarkPasses) {
     launch(launches, 1);
     os::sleep_for(milliseconds(100));
     EXPECT_EQ(turn.boundaries, 0) << "nobody wants it";
+    EXPECT_EQ(turn.shown, 1u) << "while the turn is on";
     turn.wanted_back = true;
     EXPECT_TRUE(OneTurn::comes_true([&] { return turn.boundaries == 1; }));
     EXPECT_FALSE(turn.has_turn());

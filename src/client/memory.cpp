@@ -45,12 +45,12 @@ void* Memory::allocate(std::size_t size, Kind kind, bool inside) {
 std::optional<void*> Memory::allocate_on(device::Stream stream, std::size_t size, bool inside) {
     if (size < kManagedMin) return std::nullopt;
     Books books = open_books();
-    if (!work_.serves(stream, inside)) return std::nullopt;
+    if (!work_.serves(stream, inside) || paging_.is_away()) return std::nullopt;
     return allocate_managed(books, size, Kind::kAuto, inside);
 }
 
 void* Memory::allocate_managed(Books& books, std::uint64_t size, Kind kind, bool inside) {
-    if (size > device_.own->size()) return nullptr;
+    if (size > device_.own->size() || paging_.is_away()) return nullptr;
     look_after_late();
     size = Arena::rounded(std::max<std::uint64_t>(size, 1));
     // Before the service is asked: others would make room in vain.
@@ -435,6 +435,11 @@ std::uint64_t Memory::mapped() {
 bool Memory::paged() {
     const Books books = open_books();
     return paging_.is_out();
+}
+
+bool Memory::is_away() {
+    const Books books = open_books();
+    return paging_.is_away();
 }
 
 void Memory::set_room(std::uint64_t persistent) {

@@ -34,6 +34,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/stay_reason.h"
 #include "client/block.h"
 #include "client/lane_heap.h"
 #include "client/paging.h"
@@ -147,10 +148,19 @@ public:
     void unmap_lane();
     std::uint64_t mapped();
     void set_room(std::uint64_t persistent);
-    bool page_out();
+    /// What page_out() or page_in() has done, for the service.
+    struct PageMove {
+        std::uint64_t left = 0;  ///< private memory on the device
+        std::uint64_t bytes = 0, ns = 0;
+        StayReason because = StayReason::kUnknown;  ///< if it has failed
+        bool may_work_later = false;                ///< the same
+    };
+    bool page_out(PageMove* move = nullptr);
     /// Does nothing if the memory is not paged out.
-    bool page_in();
+    bool page_in(PageMove* move = nullptr);
     bool paged();
+    /// What is paged out must not be touched: the device has no memory there.
+    bool is_away();
 
     /// `alone`: there is no service to ask, and no lane.
     void set_alone(bool alone);
@@ -226,6 +236,7 @@ private:
     void evacuate(device::Range range);
     void bring_back_lane(Mark passed);
     void leave_lane();
+    void note_paged(PageMove* move);
 
     ControlPage& page_;
     device::ClientDevice& device_;

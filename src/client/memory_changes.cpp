@@ -159,27 +159,37 @@ void Memory::leave_lane() {
 
 // ------------------------------------------------------------------------------------------------------------- paging
 
-bool Memory::page_out() {
+bool Memory::page_out(PageMove* move) {
     const std::lock_guard change(changes_);
     if (!paging_.can_page()) return false;
     std::vector<device::Part> parts;
     {
         Books books = open_books();
-        if (paging_.is_out()) return true;
+        if (paging_.is_out()) {
+            note_paged(move);
+            return true;
+        }
         const std::optional<Mark> passed = work_.asynchronous() ? settle(books) : kAll;
         if (passed) private_.leftovers().give_back_before(kAll, *passed);
         for (const auto& [offset, size] : private_.used()) parts.push_back({device_.own->start() + offset, size});
         for (const auto& [offset, size] : lane_.evacuated()) parts.push_back({device_.lane->start() + offset, size});
         paging_.goes_out();
     }
-    const bool out = paging_.move_out(parts);
+    // Streams that we were never told of may use the memory, and the device must not find it gone.
+    const bool at_rest = device_.pager->serves_meanwhile() || work_.drain_everything();
+    const bool out = at_rest && paging_.move_out(parts);
     const Books books = open_books();
     paging_.went_out(out);
     if (out) page_.page_outs.fetch_add(1, std::memory_order_relaxed);
+    note_paged(move);
+    if (move && !out) {
+        move->because = at_rest ? StayReason::kNoPlace : StayReason::kBusy;
+        move->may_work_later = !device_.pager->serves_meanwhile();
+    }
     return out;
 }
 
-bool Memory::page_in() {
+bool Memory::page_in(PageMove* move) {
     const std::lock_guard change(changes_);
     std::vector<const std::byte*> freed;
     {
@@ -187,10 +197,23 @@ bool Memory::page_in() {
         if (!paging_.is_out()) return true;
         freed = paging_.take_freed();
     }
-    if (!paging_.move_in(freed)) return false;
+    const bool in = paging_.move_in(freed);
     const Books books = open_books();
-    paging_.came_in();
-    return true;
+    note_paged(move);
+    if (in) paging_.came_in();
+    return in;
+}
+
+/// Pages have moved. REQUIRES: books_.
+void Memory::note_paged(PageMove* move) {
+    note_held();
+    const auto places = device_.pager->places();
+    for (std::size_t i = 0; i < places.size(); ++i) page_.paged_bytes[i].store(places[i], std::memory_order_relaxed);
+    if (!move) return;
+    const device::Pager::Moved moved = device_.pager->moved();
+    move->left = backed();
+    move->bytes += moved.bytes;
+    move->ns += moved.ns;
 }
 
 // --------------------------------------------------------------------------------------------------------------- fork

@@ -18,6 +18,10 @@ public:
 
     bool can_page() const { return pager_ != nullptr; }
     bool is_out() const { return state_ == State::kOut; }
+    /// Whether blocks may be allocated now.
+    bool serves() const { return state_ == State::kIn || pager_->serves_meanwhile(); }
+    /// It is paged out, or on its way, and must not be touched.
+    bool is_away() const { return !serves(); }
     /// A block was freed. If it is paged out, or is on its way, it need not come back.
     void freed(const void* start) {
         if (state_ != State::kIn) freed_.push_back(static_cast<const std::byte*>(start));
@@ -41,6 +45,7 @@ public:
         for (const std::byte* start : freed) pager_->forget(start);
         return pager_->page_in();
     }
+    const device::Pager* pager() const { return pager_; }
     /// The block at `start` is about to be unmapped.
     void forget(const std::byte* start) {
         if (pager_) pager_->forget(start);

@@ -19,6 +19,7 @@
 #include "os/patience.h"
 #include "os/socket.h"
 #include "os/thread.h"
+#include "wire/announcing.h"
 
 namespace salus::client {
 namespace {
@@ -105,15 +106,38 @@ Result<bool> ProcessClient::make_page() {
     return true;
 }
 
-/// Connects, sends Attach and waits for Welcome.
-Result<bool> ProcessClient::connect(bool again) {
+/// A connection over which the process may attach. If it is a job of its own, the service knows it by then.
+Result<os::Descriptor> ProcessClient::reach_service() {
+    if (identity_.announced) return std::move(identity_.announced);
     os::Service service = identity_.socket.empty() ? identity_.finder.find() : identity_.finder.find_at(identity_.socket);
     identity_.socket = service.socket;
     service_may_come_ = service.may_come;
-    Result<os::Descriptor>& socket = service.connection;
+    if (!service.connection || !identity_.announcement) return std::move(service.connection);
+    const wire::Announced announced = wire::announce(service.connection.value().get(), *identity_.announcement);
+    service_may_come_ = announced.may_come;
+    if (!announced.running) return Error{announced.why_not};
+    identity_.announcement->job = identity_.attach.job = announced.running->job;
+    return std::move(service.connection);
+}
+
+/// To the Attach that was sent. To a process that has announced itself, the service may have said before that it may start.
+wire::Received ProcessClient::answer_to_attach(int socket) {
+    for (;;) {
+        wire::Received answer = wire::receive(socket);
+        const bool is_older =
+            std::holds_alternative<wire::Start>(answer.message) || std::holds_alternative<wire::Waits>(answer.message);
+        if (answer.kind != wire::Received::Kind::kMessage || !is_older) return answer;
+    }
+}
+
+/// Connects, sends Attach and waits for Welcome.
+Result<bool> ProcessClient::connect(bool again) {
+    Result<os::Descriptor> socket = reach_service();
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
     if (stays_here_ || identity_.without_memory) attach.flags |= wire::Attach::kUnpageable;
+    const StayReason because = identity_.without_memory ? StayReason::kOwnMemory : stays_because_.load();
+    attach.stays_because = static_cast<std::uint32_t>(because);
     if (identity_.without_memory) {  // nothing to learn: it has no T
         attach.flags |= wire::Attach::kProfiled;
         attach.persistent = holds_;
@@ -122,8 +146,13 @@ Result<bool> ProcessClient::connect(bool again) {
     if (memory_ && !identity_.without_memory) {
         attach.persistent = memory_->paged() ? attach.persistent : memory_->private_bytes();
         if (attach.persistent > 0 && !memory_->paged()) attach.flags |= wire::Attach::kResident;
+        if (memory_->paged()) attach.left = page_->held_bytes;
     }
     attach.crew = crew_;
+    std::string gpu = gpu_.empty() ? device::gpu_in_use() : gpu_;
+    std::replace_if(
+        gpu.begin(), gpu.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    attach.gpu = wire::Text<64>(gpu);
     if (!says_class() && class_watch_.found().interactive) attach.flags |= wire::Attach::kInteractive;
     if (again && page_->iterations > 1) {  // its profile is still valid
         attach.flags |= wire::Attach::kProfiled;
@@ -144,7 +173,7 @@ Result<bool> ProcessClient::connect(bool again) {
         lost_ = false;
     }
     wire::send(socket.value().get(), attach, descriptors);  // if this fails, the service's reason may still be readable
-    const wire::Received answer = wire::receive(socket.value().get());
+    const wire::Received answer = answer_to_attach(socket.value().get());
     service_may_come_ = answer.kind == wire::Received::Kind::kClosed;  // it is being restarted
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         sorry && answer.kind == wire::Received::Kind::kMessage) {
@@ -159,9 +188,11 @@ Result<bool> ProcessClient::connect(bool again) {
         const Bytes capacity{static_cast<std::int64_t>(welcome->capacity)};
         capacity_ = welcome->capacity;
         device_name_ = std::string(welcome->device.view());
+        gpu_ = std::string(welcome->gpu.view());
         auto device = identity_.without_memory ? device::open_device_without_memory(device_name_, &page_->gates)
-                                               : device::open_client_device(device_name_, capacity,
-                                                                            std::string(welcome->gpu.view()), &page_->gates);
+                                               : device::open_client_device(
+                                                     device_name_, capacity, std::string(welcome->gpu.view()), &page_->gates,
+                                                     {welcome->pages != 0, std::string(welcome->page_directory.view())});
         if (!device) return Error{device.error()};
         device_ = std::move(device).value();
         memory_ = std::make_unique<Memory>(*page_, *device_, static_cast<Provider&>(*this),
@@ -170,7 +201,7 @@ Result<bool> ProcessClient::connect(bool again) {
         const char* mispredict = std::getenv("SALUS_MISPREDICT_EVERY");
         memory_->mispredict_every(mispredict ? static_cast<std::uint64_t>(parse_number(mispredict).value_or(0)) : 0);
         if (std::getenv("SALUS_UNSAFE_REUSE")) memory_->reuse_at_once();
-        if (!device_->pager) stays_here_ = true;
+        if (!device_->pager && !stays_here_.exchange(true)) stays_because_ = StayReason::kOff;
     }
     os::receive_without_limit(socket.value().get());
     {
@@ -216,6 +247,7 @@ bool ProcessClient::detach() {
         if (gates_) gates_->stay_open();
         if (device_) device_->fences->drain();
         if (memory_) memory_->unmap_lane();  // another client gets the lane's memory at once
+        page_in();
         send(wire::Leave{});
     }
     return true;
@@ -292,7 +324,7 @@ void ProcessClient::lose_descriptors() {
 void ProcessClient::go_alone() {
     if (memory_) {
         memory_->set_alone(true);
-        if (!memory_->page_in()) warn("memory that was paged out cannot be read back");
+        if (!page_in()) warn("memory that was paged out cannot be read back");
     }
     if (gates_) gates_->stay_open();  // the helper may be gone, and the service may not know yet
     alone_ = true;
@@ -332,10 +364,25 @@ void ProcessClient::set_threaded(bool threaded) {
 }
 
 /// From here on, the memory may be in use even while a thread waits in begin().
-void ProcessClient::never_page_out() {
+void ProcessClient::never_page_out(StayReason because) {
     if (in_child_ || stays_here_.exchange(true)) return;
+    stays_because_ = because;
     const std::lock_guard lock(paging_mutex_);
-    if (!alone_) send(wire::Unpageable{1});
+    if (!alone_) send(wire::Unpageable{1, static_cast<std::uint16_t>(because)});
+}
+
+/// Where the device lacks memory for what is to come back, somebody is about to release it. There is no going on without.
+bool ProcessClient::page_in(Memory::PageMove* move) {
+    constexpr Duration kPause = milliseconds(10);
+    constexpr std::uint64_t kTellAfterNs = 10'000'000'000;
+    if (!memory_) return true;
+    const std::uint64_t since = os::now_ns();
+    for (bool told = false; !memory_->page_in(move); os::sleep_for(kPause)) {
+        if (!device_->pager || !device_->pager->lacks_memory()) return false;
+        if (!told && os::now_ns() - since > kTellAfterNs)
+            told = warn("waits until the GPU has memory again for what was paged out");
+    }
+    return true;
 }
 
 void ProcessClient::delegate(bool delegates) {
@@ -380,7 +427,7 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
     if (many_threads_.load(std::memory_order_relaxed)) tls.place = threads_inside_.enter();
     memory_->iteration_begins(kind);
     if (entry == Turns::Entry::kNewTurn) {
-        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+        if (!page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
     if ((tls.request = gates_->request_begins())) notify();
@@ -395,9 +442,14 @@ Turns::Entry ProcessClient::wait_to_begin(std::uint64_t at_most_ns, bool join) {
     ThreadsInside::Watch watch(threads_inside_, first == os::this_thread() ? 0 : first);
     const auto give_up = [this] { return alone_ || refused_; };
     const auto insists = [&] { return join || may_insist(watch); };
-    const Turns::Entry entry = turns_->begin({give_up, insists}, at_most_ns, tls.waits_since_ns);
-    set_parked(false);
-    return entry;
+    for (;;) {
+        const Turns::Entry entry = turns_->begin({give_up, insists}, at_most_ns, tls.waits_since_ns);
+        set_parked(false);
+        // A thread that comes out to handle a signal may use its memory: where that must not be touched, it stays in here.
+        if (entry != Turns::Entry::kWaiting || !memory_->is_away()) return entry;
+        set_parked(true);
+        at_most_ns = Turns::kForEver;
+    }
 }
 
 /// Threads that sleep inside iterations could let each other in forever. So this ends when they have slept for kRestMostNs
@@ -482,7 +534,7 @@ void ProcessClient::forgo() {
 void ProcessClient::wait_instead() {
     const Turns::Entry entry = turns_->begin({[this] { return alone_ || refused_; }});
     if (entry == Turns::Entry::kNewTurn) {
-        if (!memory_->page_in()) fail("memory that was paged out cannot be read back");
+        if (!page_in()) fail("memory that was paged out cannot be read back");
         memory_->turn_begins();
     }
     if (entry != Turns::Entry::kGivenUp) leave_without_thread();
@@ -570,7 +622,6 @@ LaunchTurns::Entered ProcessClient::enter_iteration() {
 }
 
 void ProcessClient::leave_iteration() {
-    page_->launches.store(launches_.count(), std::memory_order_relaxed);
     leave_without_thread();
     request_by_launches(-1);
 }

@@ -42,6 +42,9 @@ struct Identity {
     std::uint64_t holds = 0;      ///< ... and it has so much by now
     Limit* limit = nullptr;       ///< of GPU memory; must outlive the client
     os::ServiceFinder finder{};
+    /// Of a process that is a job of its own (client/joining.h), for the next service; and its connection to this one.
+    std::optional<wire::Run> announcement{};
+    os::Descriptor announced{};
 };
 
 /// What a thread has done in an iteration.
@@ -118,6 +121,8 @@ public:
     void stop();
     /// The process is about to exit normally.
     void exits();
+    /// ... with this status, and it is a job of its own: for the history.
+    void ends(const wire::Ended& end) { send(end); }
 
     /// An internal error: warns once, and leaves the service at the next boundary.
     void fail(const char* why);
@@ -149,6 +154,7 @@ private:
     void leave_iteration() override;
     bool is_wanted_back() const override { return turns_->word().yield; }
     void wish() override { turns_->wish(); }
+    void show(std::uint64_t launches) override { page_->launches.store(launches, std::memory_order_relaxed); }
     bool has_company() const override { return page_->others.load(std::memory_order_relaxed) > 0; }
     bool captures(device::Stream stream) override { return memory_->captures(stream); }
     void launches_on(device::Stream stream) override { memory_->launches_on(stream); }
@@ -168,13 +174,16 @@ private:
     bool says_class() const { return (identity_.attach.flags & wire::Attach::kClassSaid) != 0; }
     void watch_class(Work work);
     void set_parked(bool parked);
-    void never_page_out();
+    bool page_in(Memory::PageMove* move = nullptr);
+    void never_page_out(StayReason because = StayReason::kThreads);
     void notify();
     void wait_for_rest();
     bool keeps_descriptors();
     void lose_descriptors();
     bool tidy();
     void drain();
+    Result<os::Descriptor> reach_service();
+    static wire::Received answer_to_attach(int socket);
     Result<bool> connect(bool again);
     Result<bool> make_page();
     void note_thread();
@@ -187,7 +196,7 @@ private:
     void help();
     bool handle(wire::Received received);
     void serve(const wire::Message& message, std::vector<os::Descriptor> pieces);
-    bool perform(const attachment::Request& request, std::vector<os::Descriptor> pieces);
+    attachment::Outcome perform(const attachment::Request& request, std::vector<os::Descriptor> pieces);
     void on(const wire::NeedAnswer& message);
     void explain(const wire::NeedAnswer& denial);
     void on(const wire::Refuse& message);
@@ -207,6 +216,7 @@ private:
     ControlPage* page_ = nullptr;
     std::unique_ptr<Turns> turns_;
     std::string device_name_ = "host";
+    std::string gpu_;  ///< by the service's Welcome: it stays there
     std::unique_ptr<device::ClientDevice> device_;
     std::unique_ptr<Memory> memory_;   ///< none if the client was never attached
     std::optional<GateKeeper> gates_;  ///< as memory_
@@ -229,13 +239,14 @@ private:
     std::atomic<bool> refused_{false};
     std::atomic<bool> failed_{false};
     std::atomic<bool> stopping_{false};
-    std::atomic<bool> exiting_{false};       ///< the driver may be gone at any moment
-    std::atomic<bool> lost_{false};          ///< the service is gone, for now
-    std::atomic<int> device_thread_{0};      ///< the first thread that entered an iteration
-    std::atomic<bool> many_threads_{false};  ///< several threads have entered iterations
-    std::atomic<bool> stays_here_{false};    ///< its memory is never paged out
-    std::atomic<int> delegating_{0};         ///< the number of threads that delegate
-    ThreadsInside threads_inside_;           ///< used once there are several threads
+    std::atomic<bool> exiting_{false};                             ///< the driver may be gone at any moment
+    std::atomic<bool> lost_{false};                                ///< the service is gone, for now
+    std::atomic<int> device_thread_{0};                            ///< the first thread that entered an iteration
+    std::atomic<bool> many_threads_{false};                        ///< several threads have entered iterations
+    std::atomic<bool> stays_here_{false};                          ///< its memory is never paged out ...
+    std::atomic<StayReason> stays_because_{StayReason::kUnknown};  ///< ... why
+    std::atomic<int> delegating_{0};                               ///< the number of threads that delegate
+    ThreadsInside threads_inside_;                                 ///< used once there are several threads
     std::atomic<bool> has_begun_{false};
     ClassWatch class_watch_;
     std::atomic<bool> by_launches_{false};

@@ -64,7 +64,11 @@ std::vector<Client*> Engine::by_rank(std::vector<Client*> clients) {
 
 void Engine::refuse_if_impossible(Client& client) {
     const Bytes need = client.facts.persistent + client.facts.ephemeral;
-    if (need <= most_for(client) || client.refused) return;
+    if (need > most_for(client)) refuse(client, need);
+}
+
+void Engine::refuse(Client& client, Bytes need) {
+    if (client.refused) return;
     client.refused = true;
     update_ready(client);
     ++statistics_.refusals;
@@ -111,6 +115,7 @@ bool Engine::has_entered(const Client& client) {
 bool Engine::enters_before(const Client& earlier, const Client& later) {
     if (&earlier == &later || earlier.stopped || earlier.refused || earlier.dropped) return false;
     if (are_mates(earlier, later) || is_beside(earlier) || is_over_limit(earlier)) return false;
+    if (!fits_beside_rests(earlier)) return false;
     const Client* first = &later;  // a crew comes in with the first of it
     for (const Client* mate : mates_of(later)) {
         if (mate->on_device() && ranks_before(*mate, *first)) first = mate;
@@ -139,7 +144,7 @@ bool Engine::may_enter(const Client& client, Barred barred) {
 void Engine::admit_waiters() {
     if (reserved_for_ != kNoClient) {
         const Client& client = clients_.at(reserved_for_);
-        if (!waits_for_memory(client) || is_over_limit(client)) reserved_for_ = kNoClient;
+        if (!waits_for_memory(client) || is_over_limit(client) || !fits_beside_rests(client)) reserved_for_ = kNoClient;
     }
     std::vector<Client*> waiters;
     for (Client* client : clients_.all()) {
@@ -200,6 +205,7 @@ Engine::Admission Engine::try_admit(Client& client, Way way, bool& may_page) {
     const Displaceable displaceable = displaceable_by(client, way);
     may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
     const std::vector<Client*> victims = victims_for(client, displaceable.now, way);
+    if (!victims.empty() && fold_all_lanes()) return Admission::kUnderWay;
     if (victims.empty()) {
         // It will soon be admitted. A client admitted before it now would also have to be given its stay.
         return victims_for(client, displaceable.in_time, way).empty() ? Admission::kNo : Admission::kUnderWay;
@@ -228,7 +234,7 @@ std::optional<Placement> Engine::find_place(const Client& client, Way way) const
                          .persistent = to_charge,
                          .ephemeral = client.facts.ephemeral,
                          .may_open = beside || wants_lane(client),
-                         .may_share = beside || policy_->info.shares_lanes || client.crew != kNoJob,
+                         .may_share = beside || shares_lanes() || client.crew != kNoJob,
                          .beside = beside},
                         ledger_.free());
 }
@@ -281,13 +287,13 @@ bool Engine::wants_lane(const Client& client) const {
 bool Engine::fits_without(const Client& newcomer, std::span<Client* const> removed, Way way) const {
     const auto is_removed = [&](const Client& c) { return std::find(removed.begin(), removed.end(), &c) != removed.end(); };
     Bytes total = ledger_.persistent() + std::max(newcomer.facts.persistent - newcomer.reserved(), Bytes{});
-    for (const Client* client : removed) total -= client->reserved();
+    for (const Client* client : removed) total -= client->movable();
     for (const Client* client : clients_.all()) {
-        if (client->being_paged_out()) total -= client->reserved();
+        if (client->being_paged_out()) total -= client->movable();
     }
     const bool beside = way == Way::kBeside;
     const bool may_open = beside || wants_lane(newcomer);
-    const bool may_share = beside || policy_->info.shares_lanes || newcomer.crew != kNoJob;
+    const bool may_share = beside || shares_lanes() || newcomer.crew != kNoJob;
     bool user_has_lane = false;
     Bytes least_extra = newcomer.facts.ephemeral;
     for (const Lane& lane : lanes_.all()) {
@@ -316,6 +322,13 @@ bool Engine::fits_without(const Client& newcomer, std::span<Client* const> remov
 Duration Engine::stay_min(const Client& client) const {
     const double both_ways_s = 2.0 * static_cast<double>(client.reserved().count) / options_.page_bytes_per_s;
     return seconds_of(both_ways_s / options_.page_share_max);
+}
+
+/// Until then it is not paged out because of its rank. It came for a turn, and gets one unless that takes long: else those
+/// that idle for moments keep it out for ever, because they let it in and are back before its lane is mapped.
+Instant Engine::stays_until(const Client& resident) const {
+    const bool had_turn = resident.facts.last_ran >= resident.resident_since || !resident.wants();
+    return resident.resident_since + (had_turn ? stay_min(resident) : std::max(stay_min(resident), options_.deny_after));
 }
 
 /// The client refused to be paged out because it computes between two iterations; when it next wants to run, it can be paged
@@ -353,7 +366,7 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter, Way way) {
         } else if (way == Way::kInTurns && policy_->info.pages_by_rank && ranks_before(waiter, *resident)) {
             const bool at_once = !policy_->info.time_sliced || policy_->urgent(waiter.facts, resident->facts);
             const bool makes_use_of_it = resident->lane != kNoLane;
-            stay_until = at_once || !makes_use_of_it ? now_ : resident->resident_since + stay_min(*resident);
+            stay_until = at_once || !makes_use_of_it ? now_ : stays_until(*resident);
             found.in_time.push_back(resident);
         }
         const Instant from = std::min(idle_until, stay_until);
@@ -379,24 +392,46 @@ std::vector<Client*> Engine::victims_for(const Client& waiter, const std::vector
     return chosen;
 }
 
-/// Clients that cannot be paged, and have all outgrown their lanes, would wait for each other for ever. The one that ranks
-/// last gets a lane of what is left: if it really needs more, it asks, and is denied, as anybody who outgrows the device.
+/// Clients that cannot be paged, and have all outgrown their lanes, would wait for each other for ever, and so would clients
+/// that are paged out, if the others' rests have grown (Note [The way back]). The one that ranks last gets a lane of what is
+/// left: if it really needs more, it asks, and is denied, as anybody who outgrows the device.
 void Engine::squeeze_if_stuck(std::span<Client* const> left_waiting) {
     if (ledger_.coming() > Bytes{} || ledger_.capacity() < ledger_.largest_capacity()) return;
+    const auto is_paged = [](const Client* client) { return client->residency() == Residency::kPaged; };
+    const bool any_out = std::ranges::any_of(left_waiting, is_paged);
     for (const Client* client : clients_.all()) {
         const bool goes_on = client->turn() == Turn::kRunning || (client->holds() && client->yield_asked);
         if (client->stopped || client->dropped || client->refused || goes_on || client->could_run()) return;
         if (client->residency() == Residency::kPagingIn || (client->lane != kNoLane && client->wants())) return;
+        if (any_out && client->on_device() && !client->wants()) return;  // it may go on, end, or be paged out in time
     }
     Client* last = nullptr;
     for (Client* client : left_waiting) {
-        if (stands_its_ground(*client) && (!last || ranks_before(*last, *client))) last = client;
+        const bool is_stuck = stands_its_ground(*client) || client->residency() == Residency::kPaged;
+        if (is_stuck && (!last || ranks_before(*last, *client))) last = client;
     }
-    if (!last || last->facts.ephemeral <= ledger_.free()) return;
+    if (!last) return;
+    const bool is_out = last->residency() == Residency::kPaged;
+    const Bytes comes_back = is_out ? last->facts.persistent - last->reserved() : Bytes{};
+    const Bytes left = ledger_.free() - comes_back;
+    if (last->facts.ephemeral <= left) return;
     const Instant due = last->waits_since + options_.deny_after;
     if (due > now_) return look_again_at(due);
-    last->facts.ephemeral = ledger_.free();
     memory_changed_ = true;
+    if (left < Bytes{}) return refuse(*last, ledger_.reserved() + comes_back + last->facts.ephemeral);
+    last->facts.ephemeral = left;
+}
+
+/// Whether it fits when all others are paged out that can be. Else it waits for the end of some, so it must not keep them
+/// from running.
+bool Engine::fits_beside_rests(const Client& client) const {
+    Bytes need = client.facts.persistent + client.facts.ephemeral;
+    for (const Client* other : clients_.all()) {
+        if (other == &client) continue;
+        if (other->residency() == Residency::kPaged) need += other->reserved();
+        else if (other->pageable) need += std::min(other->rest, other->reserved());
+    }
+    return need <= ledger_.capacity();
 }
 
 /// After a while, the oldest waiter that nothing else helps gets a reservation, which nobody may bypass. A waiter that
@@ -410,6 +445,7 @@ void Engine::reserve_for_oldest(std::span<Client* const> left_waiting) {
     }
     Client* oldest = nullptr;
     for (Client* client : left_waiting) {
+        if (!fits_beside_rests(*client)) continue;
         const bool at_once = stands_its_ground(*client);
         // If rank pages residents out, a waiter is admitted when its rank allows, unless those in its way cannot be paged.
         if (!at_once && options_.paging && policy_->info.pages_by_rank && fits_without(*client, evictable)) continue;

@@ -135,6 +135,47 @@ TEST_F(AdmissionTest, ARefusalToBePagedFromBeforeAClientWantedToRunIsNone) {
     EXPECT_EQ(rig.memory().find("page-out"), std::string::npos) << "this was about the time in which it waits";
 }
 
+TEST_F(AdmissionTest, TheRestOfAClientThatIsPagedOutStaysCharged) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.persistent_mib = 600});
+    rig.send(event::SetRest{a, mebibytes(100)});
+    const ClientId b = rig.enter({.persistent_mib = 600});
+    rig.pass(seconds(11));
+    rig.idle(a);
+    EXPECT_NE(rig.memory().find("page-out A 500"), std::string::npos) << rig.memory();
+    EXPECT_TRUE(rig.runs(b));
+    EXPECT_EQ(in_mib(rig.engine.find(a)->reserved()), 100);
+    rig.send(event::SetRest{a, mebibytes(150)});  // its context grows
+    EXPECT_EQ(in_mib(rig.engine.find(a)->reserved()), 150);
+    EXPECT_EQ(in_mib(rig.engine.find(a)->facts.persistent), 650);
+    EXPECT_EQ(in_mib(rig.engine.reserved()), 150 + 600 + 100);
+    rig.send(event::SetRest{a, mebibytes(50)});
+    EXPECT_EQ(in_mib(rig.engine.find(a)->reserved()), 50);
+    rig.want(a);
+    rig.leave(b);
+    EXPECT_NE(rig.memory().find("page-in A 500"), std::string::npos) << rig.memory();
+}
+
+TEST_F(AdmissionTest, NobodyIsPagedOutForOneThatDoesNotFitBesideTheRest) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.persistent_mib = 600});
+    rig.send(event::SetRest{a, mebibytes(100)});
+    rig.enter({.persistent_mib = 850});
+    rig.pass(seconds(11));
+    rig.idle(a);
+    EXPECT_EQ(rig.memory().find("page-out"), std::string::npos) << rig.memory();
+}
+
+TEST_F(AdmissionTest, WhoHasNothingThatMovesIsNotPagedOut) {
+    Rig rig("fair");
+    const ClientId newcomer = rig.attach({.profiled = false, .persistent_mib = 0});
+    rig.observe(newcomer, 200);
+    rig.send(event::SetRest{newcomer, mebibytes(200)});
+    rig.enter({.persistent_mib = 900});
+    rig.pass(seconds(30));
+    EXPECT_EQ(rig.memory().find("page-out"), std::string::npos) << rig.memory();
+}
+
 TEST_F(AdmissionTest, TwoThatComputeBetweenIterationsArePagedOutOneAfterTheOther) {
     Rig rig("fair");
     rig.answers_paging = false;
@@ -151,11 +192,11 @@ TEST_F(AdmissionTest, TwoThatComputeBetweenIterationsArePagedOutOneAfterTheOther
     rig.want(a);
     EXPECT_EQ(rig.turns(), "");
     EXPECT_NE(rig.memory().find("page-out A 300"), std::string::npos) << rig.memory();
-    rig.send(event::PagedOut{a});
+    rig.send(event::PagedOut{a, {}});
     EXPECT_FALSE(rig.has_lane(a)) << "it does not come back before C";
     rig.want(b);
     EXPECT_NE(rig.memory().find("page-out B 300"), std::string::npos) << rig.memory();
-    rig.send(event::PagedOut{b});
+    rig.send(event::PagedOut{b, {}});
     EXPECT_TRUE(rig.runs(c) || rig.has_lane(c)) << rig.why(c);
 }
 
@@ -248,6 +289,39 @@ TEST_F(AdmissionTest, UnderATimeSlicedPolicyAClientJustPagedInStaysForAWhile) {
         rig.play(milliseconds(1'000));
         EXPECT_TRUE(rig.runs(a));
     }
+}
+
+// Else one that comes back before the other's lane is mapped would keep it out for ever.
+TEST_F(AdmissionTest, UnderATimeSlicedPolicyAClientThatCameInHasATurnFirst) {
+    Rig rig("fair");
+    const ClientId a = rig.enter({.user = 1, .weight = 100, .persistent_mib = 0, .ephemeral_mib = 600});
+    rig.pass(seconds(1));
+    rig.idle(a);
+    const ClientId b = rig.enter({.user = 2, .persistent_mib = 0, .ephemeral_mib = 700});
+    rig.idle(a);
+    ASSERT_TRUE(rig.runs(b)) << "A idles, and has nothing that it would take time to page";
+    rig.pass(seconds(1));
+    rig.want(a);
+    rig.pass(milliseconds(500));
+    rig.boundary(b);
+    ASSERT_TRUE(rig.runs(a)) << "it has run for less than its share";
+    rig.pass(milliseconds(100));
+    rig.answers_mappings = false;
+    rig.idle(a);
+    rig.pass(rig.engine.options().review_every);
+    rig.idle(a);
+    rig.answer();
+    ASSERT_TRUE(rig.has_lane(b));
+    rig.want(a);
+    EXPECT_TRUE(rig.has_lane(b)) << "its lane is still being mapped";
+    rig.pass(seconds(1));
+    EXPECT_TRUE(rig.has_lane(b));
+    rig.answers_mappings = true;
+    rig.answer();
+    EXPECT_TRUE(rig.runs(b));
+    rig.pass(seconds(1));
+    rig.boundary(b);
+    EXPECT_TRUE(rig.runs(a));
 }
 
 TEST_F(AdmissionTest, AnIdleClientIsPagedOutWhateverItsRankAfterAWhile) {
@@ -618,6 +692,18 @@ TEST_F(AdmissionTest, ANewcomerThatBroughtMemoryWaitsForItsUsersLimitAndBarsNobo
     rig.play(minutes(1));
     EXPECT_FALSE(rig.at(b).profiled);
     EXPECT_FALSE(rig.runs(b));
+}
+
+TEST_F(AdmissionTest, WhoeverWaitsForItsUsersLimitKeepsNoNewcomerFromProfiling) {
+    Rig rig("priority", with_user_memory(300));
+    const ClientId a = rig.attach({.user = 1, .priority = 1, .profiled = false});
+    rig.want(a);
+    rig.demand(a, 200, 100);
+    rig.idle(a);
+    const ClientId b = rig.enter({.user = 1, .priority = 2, .persistent_mib = 200});
+    EXPECT_EQ(rig.why(b), "user-memory");
+    rig.want(a);
+    EXPECT_TRUE(rig.runs(a)) << "b goes first, but only when a has gone";
 }
 
 event::SetUserLimits limit(std::uint32_t user, std::int64_t mib) { return {UserId{user}, 0, mebibytes(mib)}; }

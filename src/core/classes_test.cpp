@@ -121,6 +121,28 @@ TEST_F(ClassTest, NobodyWaitsForANewcomerThatIsStopped) {
     EXPECT_EQ(rig.memory(), "room B 300");
 }
 
+// It keeps its turn, and the others would wait for its end and for each other.
+TEST_F(ClassTest, ANewcomerThatIsStoppedGetsItsMemoryIfNobodyElseCouldRun) {
+    ClassRig rig("fair");
+    const Newcomer newcomer{.profiled = false, .persistent_mib = 0, .interactive = true};
+    const ClientId idle = rig.enter({.pageable = false, .persistent_mib = 400, .ephemeral_mib = 0});
+    const ClientId profiler = rig.enter(newcomer), large = rig.enter(newcomer), small = rig.enter(newcomer);
+    rig.idle(idle);
+    rig.need(profiler, 50, 0);
+    rig.need(large, 700, 0);
+    rig.need(small, 100, 0);
+    EXPECT_EQ(rig.memory(), "") << "they wait for the end of the first one's turn";
+    rig.stop(small);
+    rig.die(profiler);
+    EXPECT_EQ(rig.memory(), "room D 100");
+    rig.pass(rig.engine.options().deny_after);
+    EXPECT_EQ(rig.memory(), "deny C 700>1000") << "the others keep what it needs";
+    rig.resume(small);
+    rig.demand(small, 10, 0);
+    rig.boundary(small);
+    EXPECT_EQ(in_mib(rig.at(small).facts.persistent), 10);
+}
+
 TEST_F(ClassTest, WhereMemoryIsShortInteractiveClientsShareALane) {
     ClassRig rig("fair");
     const ClientId training = rig.enter({.ephemeral_mib = 600});

@@ -24,6 +24,7 @@
 // is lent to a client that needs room in mid-iteration.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,7 @@ struct Client {
     JobId job = kNoJob;
     JobId crew = kNoJob;                  ///< Note [Crews] in crews.cpp
     std::uint64_t iterations_before = 0;  ///< done under an earlier service
+    std::uint64_t launches = 0;           ///< where overlap is measured, and it shows no iterations
     LaneId lane = kNoLane;
     bool profiled = false;  ///< P and T are known
     bool pageable = true;
@@ -75,6 +77,8 @@ struct Client {
     std::uint32_t requests = 0;    ///< in flight
     Instant answered_at = kNever;  ///< when the last one ended
     bool asks_again_soon = false;  ///< its last request began within Gates::kHold after the one before
+
+    Bytes rest;  ///< the part of its P that stays on the device when it is paged out
 
     Bytes needed_persistent;  ///< while stalled
     Bytes needed_ephemeral;
@@ -116,10 +120,23 @@ struct Client {
     /// Its memory will be free soon. The memory of a stopped client may never be.
     bool being_paged_out() const { return residency_ == Residency::kPagingOut && !stopped; }
 
+    /// What its pace is measured by: iterations, or launches where they are all that it shows.
+    std::uint64_t steps_done() const { return facts.iterations_done + launches; }
+
     Bytes reserved() const { return reserved_; }  ///< its P in equation (2)
     Bytes observed() const { return observed_; }  ///< private memory that it was observed to use
     /// The part of observed() beyond reserved().
     Bytes debt() const { return observed_ > reserved_ ? observed_ - reserved_ : Bytes{}; }
+
+    /// The part of reserved() that a page-out moves.
+    Bytes movable() const { return std::max(reserved_ - rest, Bytes{}); }
+    /// What that frees on the device.
+    Bytes frees() const { return std::max(std::max(reserved_, observed_) - rest, Bytes{}); }
+
+    /// A page-out would free nothing.
+    bool all_stays() const {
+        return residency_ == Residency::kResident && lane == kNoLane && rest > Bytes{} && frees() == Bytes{};
+    }
 
     /// The only ways to change the two states. They record the time of a transition where it is needed.
     /// REQUIRES: may_move(turn(), to), may_move(residency(), to).

@@ -207,7 +207,12 @@ void Engine::on(const event::Observe& e) {
     if (!makes_sense(e.persistent)) return drop(e.client, ProtocolFault::kNonsense);
     const bool brought_memory = client->residency() == Residency::kAbsent && e.persistent > Bytes{};
     if (brought_memory) client->move_residency(Residency::kResident, now_);
-    ledger_.set_observed(*client, e.persistent);
+    if (client->residency() == Residency::kPaged) {  // most of that is not on the device
+        client->rest += std::max(e.persistent - client->facts.persistent, Bytes{});
+        ledger_.set_observed(*client, client->rest);
+    } else {
+        ledger_.set_observed(*client, e.persistent);
+    }
     client->facts.persistent = std::max(client->facts.persistent, e.persistent);
     memory_changed_ = true;
 }
@@ -222,18 +227,32 @@ void Engine::on(const event::Unpageable& e) {
     if (client->residency() == Residency::kPagingOut) {
         client->move_residency(Residency::kResident, now_);
         --statistics_.page_outs;
-        statistics_.paged -= client->reserved();
+        statistics_.paged -= client->movable();
     }
     memory_changed_ = true;
+}
+
+void Engine::on(const event::SetRest& e) {
+    Client* client = known(e.client);
+    if (!client) return;
+    SALUS_CHECK(makes_sense(e.rest), "the shell has looked at what it passes on");
+    const Bytes more = e.rest - std::exchange(client->rest, e.rest);
+    memory_changed_ = true;
+    if (client->residency() != Residency::kPaged) return;
+    client->facts.persistent = std::max(client->facts.persistent + more, e.rest);
+    ledger_.set_observed(*client, e.rest);
+    if (e.rest < client->reserved()) set_reserved(*client, e.rest);
 }
 
 void Engine::on(const event::Progress& e) {
     Client* client = known(e.client);
     if (!client) return;
-    if (!makes_sense(e.iterations) || e.idle.ns < 0) return drop(e.client, ProtocolFault::kNonsense);
+    if (!makes_sense(e.iterations) || !makes_sense(e.launches) || e.idle.ns < 0)
+        return drop(e.client, ProtocolFault::kNonsense);
     if (!client->holds()) return drop(e.client, ProtocolFault::kNoGrant);
     charge_time(*client, e.idle);
     count_iterations(*client, e.iterations);
+    client->launches += e.launches;
 }
 
 void Engine::on(const event::Want& e) {
@@ -313,8 +332,11 @@ void Engine::on(const event::PagedOut& e) {
     if (client->residency() != Residency::kPagingOut) return drop(e.client, ProtocolFault::kNotAsked);
     client->move_residency(Residency::kPaged, now_);
     statistics_.page_out_times.add(now_ - client->paging_since);
-    statistics_.paged_out += client->reserved();
-    ledger_.clear(*client, now_);
+    SALUS_CHECK(makes_sense(e.rest), "the shell has looked at what it passes on");
+    client->rest = e.rest;
+    statistics_.paged_out += client->movable();
+    ledger_.set_observed(*client, e.rest);
+    if (e.rest < client->reserved()) set_reserved(*client, e.rest);
     memory_changed_ = true;
 }
 
@@ -324,7 +346,7 @@ void Engine::on(const event::PagedIn& e) {
     if (client->residency() != Residency::kPagingIn) return drop(e.client, ProtocolFault::kNotAsked);
     client->move_residency(Residency::kResident, now_);
     statistics_.page_in_times.add(now_ - client->paging_since);
-    statistics_.paged_in += client->reserved();
+    statistics_.paged_in += client->movable();
     became_ready(*client);
     memory_changed_ = true;
 }
@@ -369,7 +391,7 @@ void Engine::remove(Client& client) {
     if (client.turn() != Turn::kParked) move_turn(client, Turn::kParked);
     if (held) release_lane(client);
     if (std::erase_if(turn_.parts, [&](const TurnPart& part) { return part.client == id; }) > 0) turn_.is_disturbed = true;
-    if (overlap_.knows(id)) overlap_.remove(id);
+    overlap_.remove(id);
     lanes_.forget(id);
     ledger_.clear(client, now_);
     if (profiling_ == id) profiling_ = kNoClient;
@@ -429,6 +451,12 @@ void Engine::on(const event::Requests& e) {
     client->requests = e.in_flight;
 }
 
+void Engine::on(const event::Recall& e) {
+    if (!known(e.client) || !clients_.find(e.other)) return;
+    SALUS_CHECK(e.client != e.other && makes_sense(e.rate), "the shell has looked at what it passes on");
+    overlap_.recall(e.client, e.other, e.rate);
+}
+
 void Engine::on(const event::Adjust& e) {
     Client* client = known(e.client);
     if (!client) return;
@@ -444,7 +472,13 @@ void Engine::on(const event::SetPolicy& e) {
     SALUS_CHECK(e.policy, "a policy is given");
     policy_ = e.policy;
     reserved_for_ = kNoClient;
-    // Fairness starts again from zero: nobody owes time that another policy gave.
+    forget_past_turns();
+    contend_everywhere();
+    memory_changed_ = true;
+}
+
+/// Fairness starts again from zero: nobody owes time that another policy gave, or that lanes gave at once.
+void Engine::forget_past_turns() {
     double furthest = 0;
     for (Client* client : clients_.all()) {
         charge_time(*client);
@@ -461,11 +495,10 @@ void Engine::on(const event::SetPolicy& e) {
         set_account_time(account, furthest_account);
     }
     account_clock_s_ = admitted_account_clock_s_ = std::max(account_clock_s_, furthest_account);
-    contend_everywhere();
-    memory_changed_ = true;
 }
 
 void Engine::on(const event::SetLimits& e) {
+    if (e.lanes_max != options_.lanes_max) forget_past_turns();
     options_.lanes_max = e.lanes_max;
     options_.paging = e.paging;
     options_.rehome_after = e.rehome_after;
@@ -490,6 +523,7 @@ void Engine::on(const event::SetUserLimits& e) {
 
 void Engine::on(const event::SetCapacity& e) {
     ledger_.set_capacity(e.capacity);
+    starts_.set_orphans(e.orphans);
     memory_changed_ = true;
 }
 
@@ -558,8 +592,8 @@ ClientId Engine::first_before(const Client& client) const {
         if (client.facts.interactive || are_mates(*other, client) || is_beside(*other)) continue;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         const bool in_order = policy_->info.exclusive && present && precedes_by_policy(*other, client);
-        const bool competes = !client.profiled && other->profiled && (other->wants() || other->turn() == Turn::kRunning) &&
-                              !policy_->profiles_before(client.facts, other->facts);
+        const bool competes =
+            !client.profiled && (other->wants() || other->turn() == Turn::kRunning) && runs_before_profiling(*other, client);
         if ((in_order || competes) && (!first || precedes_by_policy(*other, *first))) first = other;
     }
     return first ? first->facts.id : kNoClient;

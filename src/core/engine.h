@@ -107,6 +107,8 @@ public:
     const Starts& starts() const { return starts_; }
     WaitReason why_waits_to_start(JobId job) const { return starts_.why_waits(job, options_.context, now_); }
     const Statistics& statistics() const { return statistics_; }
+    /// Memory that a newcomer cannot have.
+    Bytes taken(Instant now) const { return starts_.taken(options_.context, now); }
     /// How long the job's process has waited to start; 0 if it was not announced.
     Duration waited_to_start(JobId job, Instant now) const { return starts_.waited(job, now); }
     /// Recomputes the sums, counts and lists that events change step by step, and checks that they are right.
@@ -120,6 +122,8 @@ public:
     const Gates& gates() const { return gates_; }
     /// Note [Measured turns] in together.cpp.
     bool measures_overlap() const;
+    /// Whether a newcomer may join a lane in use. Where overlap is measured, lanes say nothing of who runs at once.
+    bool shares_lanes() const { return policy_->info.shares_lanes || measures_overlap(); }
     const Overlap& overlap() const { return overlap_; }
     const Overlap::Turn& turn() const { return turn_.plan; }
     bool turn_is_ending() const { return turn_.is_ending; }
@@ -163,6 +167,7 @@ private:
     void on(const event::Need& e);
     void on(const event::Observe& e);
     void on(const event::Unpageable& e);
+    void on(const event::SetRest& e);
     void on(const event::Progress& e);
     void on(const event::Want& e);
     void on(const event::Boundary& e);
@@ -178,10 +183,12 @@ private:
     void on(const event::JoinCrew& e);
     void on(const event::SetClass& e);
     void on(const event::Requests& e);
+    void on(const event::Recall& e);
     void on(const event::SetPolicy& e);
     void on(const event::SetLimits& e);
     void on(const event::SetUserLimits& e);
     void on(const event::SetMinTurn& e) { options_.min_turn = e.min_turn; }
+    void on(const event::SetPageRate& e) { options_.page_bytes_per_s = e.bytes_per_s; }
     void on(const event::SetCapacity& e);
     void on(const event::SetContext& e) { options_.context = e.context; }
     void on(const event::RenewLane& e);
@@ -189,6 +196,7 @@ private:
 
     Client* known(ClientId id);  ///< nullptr (and a Drop) if there is none
     void drop(ClientId id, ProtocolFault fault);
+    void forget_past_turns();
     void stall(Client& client);
     void unstall(Client& client);
     void remove(Client& client);
@@ -215,7 +223,8 @@ private:
     bool profiler_has_device() const;
     Client* next_to_profile();
     bool may_profile_now(const Client& newcomer, Barred barred);
-    void profile_beside();
+    bool runs_before_profiling(const Client& other, const Client& newcomer) const;
+    bool profile_beside();
     static bool profiles_now(const Client* client);
     void start_profiling_turn(Client& client, Bytes room);
     void end_profiling_turn(Client& client);
@@ -268,9 +277,9 @@ private:
     struct TurnPart {
         ClientId client = kNoClient;
         Instant from;
-        std::uint64_t iterations = 0;  ///< done before
-        Duration dead;                 ///< the turn's, before
-        Duration closed;               ///< time that gates were closed, before
+        std::uint64_t steps = 0;  ///< done before
+        Duration dead;            ///< the turn's, before
+        Duration closed;          ///< time that gates were closed, before
         bool is_over = false;
         Overlap::Part did = {};  ///< if it is over
     };
@@ -291,6 +300,7 @@ private:
     std::vector<Client*> companions_of(const Client& client);
     bool companion_runs(const Client& client);
     void dispatch_measured();
+    void expect_by_occupancy(const Client& newcomer);
     void leave_companies(Client& client);
     void stop_strangers();
     std::vector<ClientId> could_run_with(const Client& first) const;
@@ -306,11 +316,22 @@ private:
     Overlap::Part done_since(const TurnPart& part, const Client& client) const;
     void finish_turn();
     void look_at_turn();
-    bool anybody_waits_for_memory() const;
+    bool is_kept_out_by_limit(UserId user) const;
+    bool anybody_waits_for_memory(UserId user) const;
+    Bytes spare_memory(UserId user) const;
+    void fold_for_who_waits();
     void separate_lanes();
     std::optional<LaneId> find_other_lane(const Client& client, const std::set<LaneId>& taken);
     bool fold_lanes_for(const Client& client);
-    bool fold_lanes(Bytes amount);
+    struct Fold {
+        LaneId from, into;
+        Bytes frees;
+    };
+    std::vector<Fold> folds_for(Bytes amount, std::optional<UserId> user) const;
+    void fold(const std::vector<Fold>& folds);
+    bool fold_lanes(Bytes amount, std::optional<UserId> user = {});
+    bool fold_all_lanes();
+    void close_spare_lanes();
     void fold_lane(LaneId from, LaneId into);
 
     // ---- memory.cpp: who is on the device, and where ----
@@ -319,6 +340,8 @@ private:
     void repay_debts();
     void choose_profiler();
     void serve_stalled();
+    void meet_need(Client& client);
+    bool serve_another_newcomer();
     bool is_boundary_coming() const;
     Bytes missing(const Client& client) const;
     void reclaim(Bytes amount, const Client* on_behalf_of);
@@ -328,7 +351,9 @@ private:
     void spread();
     void spread_beside();
     void trim_lanes();
-    bool may_be_paged(const Client& client) const { return options_.paging && client.pageable && !client.page_refused; }
+    bool may_be_paged(const Client& client) const {
+        return options_.paging && client.pageable && !client.page_refused && !client.all_stays();
+    }
     bool may_evict(const Client& client) const;
     bool stands_its_ground(const Client& client) const;
     void enter_lane(Client& client, LaneId lane);
@@ -368,10 +393,13 @@ private:
     Displaceable displaceable_by(const Client& waiter, Way way);
     std::vector<Client*> victims_for(const Client& waiter, const std::vector<Client*>& displaceable, Way way);
     Duration stay_min(const Client& client) const;
+    Instant stays_until(const Client& resident) const;
+    bool fits_beside_rests(const Client& client) const;
     void reserve_for_oldest(std::span<Client* const> left_waiting);
     void squeeze_if_stuck(std::span<Client* const> left_waiting);
     std::vector<Client*> by_rank(std::vector<Client*> clients);
     void refuse_if_impossible(Client& client);
+    void refuse(Client& client, Bytes need);
     Bytes most_for(const Client& client) const;
 
     EngineOptions options_;
@@ -385,9 +413,10 @@ private:
     Starts starts_;
     Gates gates_;
     Overlap overlap_;
-    MeasuredTurn turn_;          ///< where overlap is measured
-    Overlap::Set last_turn_;     ///< who ran in the latest one
-    Overlap::Set lanes_wanted_;  ///< by clients that are to run at once
+    MeasuredTurn turn_;                         ///< where overlap is measured
+    Overlap::Set last_turn_;                    ///< who ran in the latest one
+    Overlap::Set lanes_wanted_;                 ///< by clients that are to run at once
+    std::map<UserId, Instant> lanes_tried_at_;  ///< the latest trial with more lanes than one
     std::vector<Action> actions_;
     std::vector<const ClientFacts*> scratch_;
     Statistics statistics_;

@@ -178,7 +178,7 @@ public:
                 std::uint64_t& done = unreported_[index_of(client->facts.id)];
                 ++done;
                 if (!client->yield_asked) continue;
-                boundary(client->facts.id, std::exchange(done, 0));
+                report(client->facts.id, std::exchange(done, 0));
                 all.insert(all.end(), actions_.begin(), actions_.end());
             }
         }
@@ -229,11 +229,18 @@ public:
 
     Engine engine;
     Instant now{};
+    std::map<ClientId, std::uint64_t> launches_an_iteration;  ///< in play(), of clients that show no iterations
     bool answers_mappings = true;
     bool answers_paging = true;
     bool answers_revokes = false;  ///< most tests want to see what comes before the answer
 
 private:
+    void report(ClientId id, std::uint64_t iterations) {
+        const auto launches = launches_an_iteration.find(id);
+        if (launches == launches_an_iteration.end()) return boundary(id, iterations);
+        send(event::Progress{id, 0, {}, launches->second * iterations});
+        boundary(id, 0);
+    }
     void deliver(const Event& event) {
         const std::span<const Action> said = engine.handle(event, now);
         const std::vector<Action> fresh(said.begin(), said.end());
@@ -247,7 +254,7 @@ private:
         if constexpr (std::is_same_v<A, AssignLane> || std::is_same_v<A, ResizeLane> || std::is_same_v<A, CloseLane>) {
             answer_with(event::Acknowledge{a.client, a.lane, a.version}, answers_mappings);
         } else if constexpr (std::is_same_v<A, PageOut>) {
-            answer_with(event::PagedOut{a.client}, answers_paging);
+            answer_with(event::PagedOut{a.client, engine.find(a.client)->rest}, answers_paging);
         } else if constexpr (std::is_same_v<A, PageIn>) {
             answer_with(event::PagedIn{a.client}, answers_paging);
         } else if constexpr (std::is_same_v<A, Revoke>) {

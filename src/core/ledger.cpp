@@ -16,7 +16,7 @@ Bytes Ledger::overdrawn() const { return std::max(reserved() + debts_ - capacity
 Bytes Ledger::coming() const {
     Bytes sum;
     for (const Client* client : clients_.all()) {
-        if (client->being_paged_out()) sum += client->reserved_ + client->debt();
+        if (client->being_paged_out()) sum += client->frees();
     }
     for (const Lane& lane : lanes_.all()) {
         Bytes stays = lane.size;

@@ -8,7 +8,7 @@
 //   (6)  debts       =  sum over clients of max(observed_i - reserved_i, 0)
 //   (7)  free        =  max(C - reserved - debts, 0)
 //   (8)  overdrawn   =  max(reserved + debts - C, 0)
-//   (9)  coming      =  sum over clients that are being paged out of max(reserved_i, observed_i)
+//   (9)  coming      =  sum over clients that are being paged out of max(max(reserved_i, observed_i) - R_i, 0)
 //                     + sum over lanes of (charge_l - max(L_l, the most that a stopped client has mapped of l))
 //  (10)  reserved   <=  limit,   C <= limit
 //

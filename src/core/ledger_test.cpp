@@ -50,6 +50,17 @@ TEST_F(LedgerTest, ReservationsLanesAndDebtsAreNotFree) {
     EXPECT_EQ(in_mib(ledger.debts()), 0);
 }
 
+TEST_F(LedgerTest, OfAClientThatIsBeingPagedOutTheRestDoesNotCome) {
+    reserve(a, 50);
+    observe(a, 60);
+    a.rest = mebibytes(20);
+    a.move_residency(Residency::kResident, Instant{});
+    a.move_residency(Residency::kPagingOut, Instant{});
+    EXPECT_EQ(in_mib(ledger.coming()), 40);
+    a.rest = mebibytes(70);
+    EXPECT_EQ(in_mib(ledger.coming()), 0);
+}
+
 TEST_F(LedgerTest, NoEventEndsWithMoreReservedThanThereIs) {
     reserve(a, 100);
     ledger.settle();

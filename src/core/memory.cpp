@@ -21,6 +21,17 @@ namespace salus {
 //   out-of-memory error. The denial comes after a delay if memory may become free by itself (from a client between two
 //   iterations or at its end, or from others who have taken part of the device), or if nobody waits for it.
 
+// Note [The way back]
+// The rest R of a client stays charged while it is paged out, so paging out does not free all of P. A client is paged out
+// only for one that fits beside the rests (fits_without), which can run to its end. But rests add up: a client that is paged
+// out can come back, when the others are out or have left, only if
+//
+//   sum over the others of R  +  P  +  T   <=   C
+//
+// New processes bring contexts, so none starts that would break this for a client that is paged out (Starts::next). Contexts
+// can also grow, and processes start that nobody has announced. If then nobody can run any more, the client that ranks last
+// gets less T than it stated, or is refused if not even its P fits: squeeze_if_stuck().
+
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
     memory_changed_ = false;
@@ -32,7 +43,10 @@ void Engine::balance() {
     if (stalled_ > 0) serve_stalled();
     rehome_from_stopped();
     // A profiling turn would undo any placement made just before or during it.
-    if (starts_.anybody_lacks_memory(options_.context, now_)) fold_lanes(ledger_.free() + ledger_.coming() + Bytes{1});
+    if (measures_overlap()) {
+        fold_for_who_waits();
+        close_spare_lanes();
+    }
     const bool profiling = profiler_has_device() || (unprofiled_ > 0 && next_to_profile());
     if (stalled_ == 0 && !ledger_.in_debt() && !profiling) {
         admit_waiters();
@@ -186,16 +200,17 @@ void Engine::page_out(Client& client) {
     client.waits_since = now_;
     client.paged_while_parked = client.turn() == Turn::kParked;
     ++statistics_.page_outs;
-    statistics_.paged += client.reserved();
-    act(action::PageOut{client.facts.id, client.reserved()});
+    statistics_.paged += client.movable();
+    act(action::PageOut{client.facts.id, client.movable()});
 }
 
 void Engine::page_in(Client& client) {
+    client.facts.persistent = std::max(client.facts.persistent, client.observed());
     set_reserved(client, client.facts.persistent);
     client.move_residency(Residency::kPagingIn, now_);
     ++statistics_.page_ins;
-    statistics_.paged += client.reserved();
-    act(action::PageIn{client.facts.id, client.reserved()});
+    statistics_.paged += client.movable();
+    act(action::PageIn{client.facts.id, client.movable()});
 }
 
 // --------------------------------------------------------------------------------------- debts and growth in mid-iteration
@@ -216,6 +231,7 @@ void Engine::repay_debts() {
 void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
     if (ledger_.free() + ledger_.coming() >= amount) return;
     trim_lanes();
+    if (fold_lanes(amount) || fold_all_lanes()) return;
     std::vector<Client*> pageable;
     for (Client* client : clients_.all()) {
         const bool owes_and_runs = client->holds() && client->debt() > Bytes{};  // its boundary does not reduce its memory
@@ -230,7 +246,7 @@ void Engine::reclaim(Bytes amount, const Client* on_behalf_of) {
         if (client->holds()) {
             ask_yield(*client);
             boundary_awaited_ = true;
-            at_boundary += client->reserved() + client->debt();
+            at_boundary += client->frees();
         } else {
             page_out(*client);
             lanes_.close_empty();
@@ -280,20 +296,40 @@ void Engine::serve_stalled() {
             if (ledger_.coming() > Bytes{} || is_boundary_coming()) return;
             continue;
         }
-        unstall(*client);
-        if (client->lane == kNoLane) {
-            set_reserved(*client, std::max(client->reserved(), client->needed_persistent + client->needed_ephemeral));
-            act(action::Room{client->facts.id, client->reserved()});
-            continue;
-        }
-        set_reserved(*client, client->needed_persistent);
-        client->facts.persistent = client->needed_persistent;
-        act(action::Room{client->facts.id, client->reserved()});
-        Lane& lane = lanes_.at(client->lane);
-        if (client->needed_ephemeral > lane.size) resize_lane(lane.id, client->needed_ephemeral);
-        client->facts.ephemeral = std::max(client->facts.ephemeral, client->needed_ephemeral);
-        lane.mapping(client->facts.id)->ephemeral = client->facts.ephemeral;
+        meet_need(*client);
     }
+}
+
+/// REQUIRES: what it misses is free.
+void Engine::meet_need(Client& client) {
+    unstall(client);
+    if (client.lane == kNoLane) {
+        set_reserved(client, std::max(client.reserved(), client.needed_persistent + client.needed_ephemeral));
+        return act(action::Room{client.facts.id, client.reserved()});
+    }
+    set_reserved(client, client.needed_persistent);
+    client.facts.persistent = client.needed_persistent;
+    act(action::Room{client.facts.id, client.reserved()});
+    Lane& lane = lanes_.at(client.lane);
+    if (client.needed_ephemeral > lane.size) resize_lane(lane.id, client.needed_ephemeral);
+    client.facts.ephemeral = std::max(client.facts.ephemeral, client.needed_ephemeral);
+    lane.mapping(client.facts.id)->ephemeral = client.facts.ephemeral;
+}
+
+/// A newcomer may wait for the end of another's turn, which does not come. One that is stopped goes on with what it needs,
+/// and then waits for nobody. False: no newcomer can be helped.
+bool Engine::serve_another_newcomer() {
+    for (const bool stopped : {false, true}) {
+        for (Client* client : clients_.all()) {
+            if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
+            if (client->stopped != stopped || missing(*client) > ledger_.free()) continue;
+            if (stopped) look_again_at(now_ + options_.review_every);  // for those that still wait
+            else profiling_ = client->facts.id;
+            meet_need(*client);
+            return true;
+        }
+    }
+    return false;
 }
 
 /// Lends lanes until `amount` will be free: lanes at a boundary at once, others when they reach theirs; and the part of the
@@ -308,8 +344,7 @@ void Engine::lend_lanes(Bytes amount, const Client& borrower) {
     std::vector<Loan> only_if_enough;
     Bytes within_reach = ledger_.free() + ledger_.coming();
     for (const Client* client : clients_.all()) {
-        if (client != &borrower && may_evict(*client) && !client->stalled)
-            within_reach += client->reserved() + client->debt();
+        if (client != &borrower && may_evict(*client) && !client->stalled) within_reach += client->frees();
     }
     for (const Lane& lane : lanes_.all()) {
         bool all_pageable = true;
@@ -370,13 +405,7 @@ void Engine::deny_if_stuck() {
         if (client->wants()) another_wants = true;
         else if (client->on_device() && !client->stopped) another_is_between = true;
     }
-    // A newcomer may wait for the end of another's turn, which does not come.
-    for (const Client* client : clients_.all()) {
-        if (!client->stalled || !profiles_now(client) || client->facts.id == profiling_) continue;
-        if (missing(*client) > ledger_.free()) continue;
-        profiling_ = client->facts.id;
-        return serve_stalled();
-    }
+    if (serve_another_newcomer()) return;
     // The missing part of the device may come back, such as memory of jobs that a new service does not know yet.
     const bool nobody_waits = !another_wants && stalled_ < 2;
     const bool may_wait = nobody_waits || another_is_between || ledger_.capacity() < ledger_.largest_capacity();

@@ -10,12 +10,16 @@
 //   a company has n shares of the time. A trial decides between two divisions: whether two companies merge, one takes
 //   a member of another, or one loses a member. So companies grow while that pays.
 // - Nothing is decided by noise. To change the division, the gain must exceed kMargin by kSure standard errors, those of all
-//   rates that the comparison rests on, and do so twice, with new samples. To give a change up, it is enough that it most
-//   likely gains less than kMargin; one sample, if that is clear. A company ends if its rate most likely does not reach 1 +
-//   kMargin: less than it took to form it.
+//   rates that the comparison rests on, and do so twice, with new samples; or by twice as many errors. To give a change up,
+//   it is enough that it most likely gains less than kMargin; one sample, if that is clear. A company ends if its rate most
+//   likely does not reach 1 + kMargin: less than it took to form it.
 // - The sum must not hide that one is crowded out: each must do at least kPartLeast of what it would in turns.
-// - Trials may cost kCostShare of the time: what is lost while the worse division runs. Stretches that lose nothing are
-// free.
+// - Trials may cost kCostShare of the time, also at first: what is lost while the worse division runs. Stretches that lose
+//   nothing are free. A trial begins when its usual cost has been earned since the last client came.
+// - What a client does in its first seconds says little: libraries choose algorithms, and compile. Then it is not measured.
+// - What earlier runs have shown of two commands is recalled (recall). If they gained, they run at once without a trial as
+//   soon as the pace of each alone is known; so do larger companies all of whose pairs gained. Then the measurement must
+//   confirm it, as if it had been tried. If they did not gain, they are tried later than others.
 // - When the pace of a client changes, alone or in its company, all that was measured with it is forgotten, and its company
 //   ends: apart nobody is worse off than without companies. Then trials begin again.
 //
@@ -73,7 +77,9 @@ public:
     static constexpr std::size_t kFew = 3;     ///< ... and before it is given up
     static constexpr std::size_t kTooMany = Samples::kMost;
     static constexpr double kCostShare = 0.01;
-    static constexpr Duration kCreditMost = milliseconds(100);
+    static constexpr double kUsualCost = 0.1;  ///< what a trial is expected to lose, of its time: as time slicing does
+    static constexpr Duration kCreditMost = milliseconds(200);
+    static constexpr Duration kWarmUp = seconds(1);  ///< a client is not measured before
     static constexpr Duration kStretchLeast = milliseconds(50);
     static constexpr Duration kStretchMost = seconds(1);
     static constexpr std::int64_t kIterationsLeast = 4;    ///< of the slowest, in a stretch
@@ -81,6 +87,7 @@ public:
     static constexpr Duration kVerifyEvery = seconds(60);  ///< how often their members run alone, to compare
     static constexpr Duration kForgetAfter = seconds(30);  ///< a trial that was broken off begins again
     static constexpr Duration kTryAgainAfter = seconds(10);
+    static constexpr Duration kLookAgain = milliseconds(200);  ///< how often, while there is nothing to try
     static constexpr unsigned kDoublingsMost = 4;
 
     /// What runs next.
@@ -93,18 +100,23 @@ public:
     struct Part {
         ClientId client = kNoClient;
         Duration time;  ///< from its grant until it gave that back, without the time in which nobody of the turn ran
-        std::uint64_t iterations = 0;
+        std::uint64_t iterations = 0;  ///< or launches, of a client that shows no iterations
     };
 
     /// From now on this client may run beside the others of its user.
-    void add(ClientId client, UserId user);
+    void add(ClientId client, UserId user, Instant now);
     /// It is gone, or takes turns alone from now on.
     void remove(ClientId client);
     bool knows(ClientId client) const { return clients_.contains(client); }
 
+    /// What earlier runs have shown of these two. They need not be added yet.
+    void recall(ClientId a, ClientId b, double rate);
+    bool recalls(ClientId a, ClientId b) const { return recalled(a, b).has_value(); }
     /// The turn of a client that the policy has chosen. `ready`: sorted, clients that could run at once with it, and itself.
     /// `most`: so many clients may run at once.
     Turn next(ClientId first, std::span<const ClientId> ready, std::size_t most, Instant now);
+    /// A trial came to nothing, because its clients gave their turns back early, say.
+    void broke_off();
     /// There is no memory for lanes for these clients just now.
     void has_no_room(const Set& members, Instant now);
     /// A turn has ended that began `lasted` ago. Turns in which anything else disturbed the clients are not reported.
@@ -117,6 +129,15 @@ public:
     /// What is known of these clients at once; nothing if they never ran so. Of a single client it is 1.
     std::optional<Rate> rate_of(const Set& members) const;
     std::span<const Set> companies() const { return companies_; }  ///< of more than one client
+    /// Two clients that have run at once here, by decision or in trials.
+    struct Pair {
+        ClientId a = kNoClient, b = kNoClient;
+        Rate rate;
+    };
+    /// Those with this client whose rate is known well enough to be recalled one day.
+    std::vector<Pair> pairs_of(ClientId client) const;
+    /// Whether these clients run at once because earlier runs gained, which is not confirmed yet.
+    bool is_recalled(const Set& members) const;
     /// Time in one iteration alone; 0: not known yet.
     Duration alone(ClientId client) const;
     /// Lost time that trials may still cost, in seconds; negative: they have cost too much.
@@ -129,6 +150,7 @@ private:
 
     struct Known {
         UserId user{};
+        Instant since{};  ///< when it was added
         Samples alone_s;  ///< seconds for an iteration, in stretches alone
         Instant measured_at{};
         Samples turns_s;        ///< the same in all turns alone, however short
@@ -141,7 +163,9 @@ private:
         Instant last_at{};
         Instant next_at{};  ///< when to try it (again)
         unsigned given_up = 0;
-        bool confirms = false;  ///< an earlier series of samples has shown the gain
+        bool confirms = false;     ///< an earlier series of samples has shown the gain
+        bool is_recalled = false;  ///< it runs by what earlier runs have shown, and is to be confirmed
+        Rate last = {};            ///< that was known, if there were samples; also after they are forgotten
     };
     /// A division that a trial may bring about.
     struct Change {
@@ -155,11 +179,28 @@ private:
         double error = 0;
     };
 
+    struct Trial {
+        Turn turn;
+        std::optional<Change> change;  ///< none: only a member's pace alone is measured
+    };
+
     void earn(Instant now);
-    std::vector<Change> changes_for(ClientId first, std::span<const ClientId> ready, std::size_t most) const;
-    std::optional<Change> choose_trial(ClientId first, std::span<const ClientId> ready, std::size_t most, Instant now);
+    bool affords(double share_lost, Duration stretch) const { return credit_s_ >= share_lost * stretch.seconds(); }
+    double lost_alone(ClientId client) const;
+    bool is_warm(ClientId client, Instant now) const;
+    std::vector<Change> changes_for(ClientId first, std::span<const ClientId> ready, std::size_t most, Instant now) const;
+    std::optional<Change> choose_trial(std::span<const ClientId> ready, std::size_t most, Instant now);
+    Evidence& evidence_for(const Set& tried, Instant now);
+    std::optional<Trial> what_to_try(ClientId first, std::span<const ClientId> ready, std::size_t most, Instant now);
+    std::optional<Change> recalled_change(ClientId first, std::span<const ClientId> ready, std::size_t most,
+                                          Instant now) const;
+    std::optional<Turn> follow_recall(const Change& change, Instant now);
+    std::optional<double> recalled(ClientId a, ClientId b) const;
     std::optional<Turn> measure_alone(const Set& members, Instant now) const;
     Duration stretch_of(const Set& members) const;
+    double usual_rate(const Change& change) const;
+    double likely_loss(const Change& change) const;
+    std::nullopt_t look_again_in(Duration time, Instant now);
     Gain gain_of(const Change& change) const;
     double least_part(const Set& members) const;
     Rate worth_of(const std::vector<Set>& division) const;
@@ -177,11 +218,15 @@ private:
     std::map<ClientId, Known> clients_;
     std::vector<Set> companies_;
     std::map<Set, Evidence> evidence_;
-    std::optional<Change> trial_;  ///< that is running
-    double credit_s_ = kCreditMost.seconds();
+    std::map<Set, double> recalled_;  ///< of pairs
+    std::optional<Change> trial_;     ///< that is running
+    double credit_s_ = 0;
     Instant earned_until_{};
+    Instant look_again_at_{};  ///< then there may be something to try
     std::uint64_t trials_ = 0;
     std::uint64_t changes_ = 0;
+    unsigned broken_off_ = 0;       ///< trials in a row that came to nothing
+    unsigned turns_to_trial_ = 0;   ///< so many turns come before the next one
     std::size_t enough_ = kEnough;  ///< canaries change these two
     double sure_ = kSure;
 };

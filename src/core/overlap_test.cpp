@@ -26,7 +26,7 @@ protected:
     ClientId add(Job job, std::uint32_t user = 1) {
         const ClientId id{static_cast<std::uint32_t>(jobs_.size())};
         jobs_.push_back(job);
-        overlap_.add(id, UserId{user});
+        overlap_.add(id, UserId{user}, now_);
         present_.push_back(id);
         return id;
     }
@@ -77,6 +77,13 @@ protected:
         while (!holds() && now_ - begin < minutes(1)) turn();
         return (now_ - begin).seconds();
     }
+    void reset(std::uint64_t seed) {
+        overlap_ = {};
+        jobs_.clear();
+        present_.clear();
+        now_ = {};
+        random_ = Random(seed);
+    }
     bool together(const Set& members) const { return overlap_.company_of(members.front()) == members; }
 
     Overlap overlap_;
@@ -101,6 +108,39 @@ TEST_F(OverlapTest, APairThatDoesNotFillTheDeviceRunsTogether) {
     ASSERT_TRUE(together(pair));
     EXPECT_NEAR(overlap_.rate_of(pair)->mean, 2, 0.1);
     EXPECT_LT(overlap_.rate_of(pair)->error, 0.1);
+}
+
+TEST_F(OverlapTest, ACompanyOfMoreThanMayRunEnds) {
+    const Set all{add(kLaunchBound), add(kLaunchBound), add(kLaunchBound)};
+    until([&] { return together(all); });
+    ASSERT_TRUE(together(all));
+    most_ = 2;
+    EXPECT_LE(overlap_.next(all.front(), present_, most_, now_).members.size(), 2u);
+    run(seconds(60));
+    ASSERT_EQ(overlap_.companies().size(), 1u);
+    EXPECT_EQ(overlap_.companies().front().size(), 2u);
+}
+
+// The other one gives its turns back too early.
+TEST_F(OverlapTest, TrialsThatComeToNothingKeepNobodyFromTheirTurns) {
+    for (const bool shows_no_iterations : {false, true}) {
+        const ClientId first = add(kLaunchBound), other = add(kLaunchBound);
+        int turns = 0, tried = 0;
+        for (int i = 0; i < 1000; ++i) {
+            const Overlap::Turn turn = overlap_.next(first, {{first, other}}, most_, now_);
+            now_ = now_ + milliseconds(50);
+            const bool is_its_own = turn.members == Set{first};
+            turns += is_its_own ? 1 : 0;
+            tried += is_its_own ? 0 : 1;
+            if (is_its_own) overlap_.ended(turn, {{{first, milliseconds(50), 25}}}, milliseconds(50), now_);
+            else if (shows_no_iterations) overlap_.ended(turn, {{{other, milliseconds(50), 0}}}, milliseconds(50), now_);
+            else overlap_.broke_off();
+        }
+        EXPECT_GT(turns, 900);
+        EXPECT_GT(tried, 10);
+        remove(first);
+        remove(other);
+    }
 }
 
 TEST_F(OverlapTest, ClientsThatFillTheDeviceTakeTurns) {
@@ -179,11 +219,7 @@ TEST_F(OverlapTest, ABenefitThatEndsOrBeginsIsNoticedWithinTenSeconds) {
 TEST_F(OverlapTest, NoiseDecidesNothing) {
     int trials = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-        overlap_ = {};
-        jobs_.clear();
-        present_.clear();
-        now_ = {};
-        random_ = Random(seed);
+        reset(seed);
         noise_ = 0.25;
         change_cost_ = 1;  // at once they are exactly as fast as in turns
         add({0, 20});
@@ -228,6 +264,92 @@ TEST_F(OverlapTest, WithoutMemoryForLanesItTriesAgainLater) {
     EXPECT_EQ(overlap_.trials(), 0u);
     run(seconds(10));
     EXPECT_GT(overlap_.trials(), 0u);
+}
+
+TEST_F(OverlapTest, TrialsCostNoMoreInTheFirstMinute) {
+    for (const std::size_t count : {2u, 8u, 12u}) {
+        reset(1);
+        for (std::size_t i = 0; i < count; ++i) add(kFillsDevice);
+        run(minutes(1));
+        EXPECT_GT(overlap_.trials(), 5u) << count;
+        EXPECT_GE(work_s_ / 60, 1 - Overlap::kCostShare) << count;
+    }
+}
+
+TEST_F(OverlapTest, WhoeverComesWhileTrialsHaveBeenEarnedHasNotEarnedThem) {
+    add(kFillsDevice);
+    run(minutes(10));
+    for (int i = 0; i < 4; ++i) add(kFillsDevice);
+    run(seconds(20));
+    EXPECT_GE(work_s_ / 20, 1 - 1.2 * Overlap::kCostShare);
+}
+
+TEST_F(OverlapTest, FirstSecondsAreNotMeasured) {
+    const Set pair{add(kLaunchBound), add(kLaunchBound)};
+    run(Overlap::kWarmUp - milliseconds(50));
+    EXPECT_EQ(overlap_.trials(), 0u);
+    EXPECT_EQ(overlap_.alone(pair[0]), Duration{});
+    run(seconds(5));
+    EXPECT_TRUE(together(pair));
+}
+
+TEST_F(OverlapTest, AStepThatWasCompiledDoesNotSpoilWhatFollows) {
+    const Set pair{add(kLaunchBound), add(kLaunchBound)};
+    run(Overlap::kWarmUp);
+    jobs_[0].host_ms = 4000;
+    turn();
+    turn();
+    jobs_[0] = kLaunchBound;
+    EXPECT_LT(until([&] { return together(pair); }), 5);
+    EXPECT_NEAR(overlap_.alone(pair[0]).seconds(), kLaunchBound.alone_ms() / 1e3, 1e-4);
+}
+
+TEST_F(OverlapTest, WhatEarlierRunsHaveGainedIsNotTriedAgain) {
+    const Set all{add(kLaunchBound), add(kLaunchBound), add(kLaunchBound)};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) overlap_.recall(all[i], all[j], 1.9);
+    }
+    EXPECT_LT(until([&] { return together(all); }), 8) << "the turn in which they first run included";
+    EXPECT_EQ(overlap_.trials(), 0u);
+    EXPECT_TRUE(overlap_.is_recalled(all));
+    EXPECT_LT(until([&] { return !overlap_.is_recalled(all); }), 60) << "it is confirmed";
+    EXPECT_TRUE(together(all));
+    EXPECT_NEAR(overlap_.rate_of(all)->mean, 3, 0.1);
+}
+
+TEST_F(OverlapTest, WhatEarlierRunsHaveGainedAndIsNotTrueAnyMoreEndsSoon) {
+    const Set pair{add(kFillsDevice), add(kFillsDevice)};
+    overlap_.recall(pair[0], pair[1], 1.9);
+    EXPECT_LT(until([&] { return together(pair); }), 8);
+    EXPECT_LT(until([&] { return !together(pair); }), 15);
+    run(minutes(1));
+    EXPECT_FALSE(together(pair));
+    EXPECT_GT(work_s_ / 60, 1 - Overlap::kCostShare);
+}
+
+TEST_F(OverlapTest, WhatHasNotGainedInEarlierRunsIsTriedLater) {
+    const Set pair{add(kLaunchBound), add(kLaunchBound)};
+    overlap_.recall(pair[0], pair[1], 0.9);
+    run(seconds(9));
+    EXPECT_EQ(overlap_.trials(), 0u);
+    run(seconds(10));
+    EXPECT_TRUE(together(pair)) << "it has changed";
+}
+
+TEST_F(OverlapTest, PairsThatWereMeasuredCanBeRemembered) {
+    const Set gain{add(kLaunchBound), add(kLaunchBound)};
+    until([&] { return together(gain); });
+    run(seconds(10));
+    ASSERT_EQ(overlap_.pairs_of(gain[0]).size(), 1u);
+    EXPECT_NEAR(overlap_.pairs_of(gain[0])[0].rate.mean, 2, 0.1);
+    EXPECT_EQ(overlap_.pairs_of(gain[1])[0].a, gain[0]);
+    reset(1);
+    const Set loss{add(kFillsDevice), add(kFillsDevice)};
+    run(seconds(30));
+    ASSERT_EQ(overlap_.pairs_of(loss[0]).size(), 1u) << "also that they do not gain";
+    EXPECT_NEAR(overlap_.pairs_of(loss[0])[0].rate.mean, 1 / change_cost_, 0.05);
+    overlap_.remove(loss[1]);
+    EXPECT_TRUE(overlap_.pairs_of(loss[0]).empty());
 }
 
 TEST(SamplesTest, AFigureIsFarIfItIsOffByMoreThanTheSeriesVaries) {

@@ -7,8 +7,6 @@
 namespace salus {
 namespace {
 
-/// Assumed P of a job, until one of its runs has shown it.
-constexpr Bytes kWeightsGuess = mebibytes(128);
 /// Memory set aside for a job's first iterations.
 constexpr Bytes kRoomToLearn = gibibytes(1);
 /// After this many iterations, a client has allocated all of its P.
@@ -20,19 +18,21 @@ constexpr Duration kAttachPatience = seconds(60);
 /// After a restart of the service, jobs that waited give jobs that ran this long to come back.
 constexpr Duration kReturnTime = milliseconds(500);
 
-Bytes need_of(Bytes context, Bytes persistent) { return context + (persistent > Bytes{} ? persistent : kWeightsGuess); }
+Bytes need_of(Bytes context, Bytes persistent) {
+    return context + (persistent > Bytes{} ? persistent : Starts::kWeightsGuess);
+}
 
 }  // namespace
 
 // Note [Room to start]
 // A job's `need` is its context plus the P of an earlier run (or a guess). The first waiting job starts when
 //
-//   reserved  +  set aside for others  +  room to learn  +  need   <=   C
+//   reserved  +  debts  +  set aside for others  +  room to learn  +  need   <=   C
 //
 // Set aside for others: for a job that was told to start but has no client yet, its whole need, for a minute; for a job
 // whose client is new, the part that the client has not reserved yet. Room to learn: memory for profiling turns; lanes count
 // as part of it, because they are lent to a newcomer. If nobody else is there, a job starts whatever the sum: it could not
-// get more memory.
+// get more memory. Clients of an earlier service are there, too.
 //
 // Jobs start only at an Announce and at reviews, not as soon as the sum allows it, because a client that has left may still
 // have its context. Before both, the shell asks the device what is in use.
@@ -65,16 +65,45 @@ std::optional<JobId> Starts::next(Bytes context, Instant now) const {
     if (first == jobs_.end()) return std::nullopt;
     if (context == Bytes{}) return first->first;
     if (now < first->second.not_before) return std::nullopt;
-    bool alone = clients_.all().empty();
-    Bytes kept;
+    const SetAside aside = set_aside_for_all(context, now);
+    const bool alone = clients_.all().empty() && !aside.starting && !orphans_;
+    const Bytes sum = taken_with(aside) + need_of(context, first->second.persistent);
+    const bool has_room = sum <= ledger_.capacity() && all_could_come_back(aside.bytes + context);
+    return alone || has_room ? std::optional(first->first) : std::nullopt;
+}
+
+Bytes Starts::taken(Bytes context, Instant now) const {
+    const SetAside aside = context == Bytes{} ? SetAside{} : set_aside_for_all(context, now);
+    if (clients_.all().empty() && !aside.starting && !orphans_) return ledger_.reserved();
+    return context == Bytes{} ? ledger_.reserved() : taken_with(aside);
+}
+
+Bytes Starts::taken_with(const SetAside& aside) const {
+    return ledger_.reserved() + ledger_.debts() + aside.bytes + std::max(kRoomToLearn - lanes_.total_charge(), Bytes{});
+}
+
+Starts::SetAside Starts::set_aside_for_all(Bytes context, Instant now) const {
+    SetAside all;
     for (const auto& [id, job] : jobs_) {
         const SetAside aside = set_aside_for(id, job, context, now);
-        kept += aside.bytes;
-        alone = alone && !aside.starting;
+        all.bytes += aside.bytes;
+        all.starting = all.starting || aside.starting;
     }
-    const Bytes to_learn = std::max(kRoomToLearn - lanes_.total_charge(), Bytes{});
-    const Bytes sum = ledger_.reserved() + kept + to_learn + need_of(context, first->second.persistent);
-    return alone || sum <= ledger_.capacity() ? std::optional(first->first) : std::nullopt;
+    return all;
+}
+
+/// See Note [The way back] in memory.cpp.
+bool Starts::all_could_come_back(Bytes beside) const {
+    const auto stays = [](const Client& client) {
+        return client.pageable ? std::min(client.rest, client.reserved()) : client.reserved();
+    };
+    Bytes rests = beside;
+    for (const Client* client : clients_.all()) rests += stays(*client);
+    return std::ranges::all_of(clients_.all(), [&](const Client* client) {
+        const bool is_out = client->residency() == Residency::kPaged || client->residency() == Residency::kPagingOut;
+        const Bytes need = client->facts.persistent + client->facts.ephemeral - stays(*client);
+        return !is_out || rests + need <= ledger_.capacity();
+    });
 }
 
 Starts::SetAside Starts::set_aside_for(JobId id, const AnnouncedJob& job, Bytes context, Instant now) const {
@@ -84,7 +113,7 @@ Starts::SetAside Starts::set_aside_for(JobId id, const AnnouncedJob& job, Bytes 
     if (!client) return now - job.started_at < kAttachPatience ? SetAside{need, true} : SetAside{};
     const bool is_new =
         client->iterations_before + client->facts.iterations_done < kKnownAfter && client->facts.attained < kKnownAfterTime;
-    return {is_new ? std::max(need - client->reserved(), Bytes{}) : Bytes{}, false};
+    return {is_new ? std::max(need - client->reserved() - client->debt(), Bytes{}) : Bytes{}, false};
 }
 
 WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now) const {
@@ -100,7 +129,7 @@ WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now)
     for (const Client* client : clients_.all()) {
         if (client->facts.user != job.user) continue;
         if (!jobs_.contains(client->job)) ++jobs;
-        used += client->reserved();
+        used += client->reserved() + client->debt();
     }
     if (limits.jobs > 0 && jobs >= limits.jobs) return WaitReason::kUserJobs;
     for (const Lane& lane : lanes_.all()) {
@@ -139,9 +168,14 @@ bool Starts::anybody_waits() const {
     return std::ranges::any_of(jobs_, [](const auto& entry) { return entry.second.waits(); });
 }
 
-bool Starts::anybody_lacks_memory(Bytes context, Instant now) const {
-    return std::ranges::any_of(
-        jobs_, [&](const auto& entry) { return why_waits(entry.first, context, now) == WaitReason::kMemory; });
+bool Starts::anybody_waits_for(WaitReason reason, Bytes context, Instant now, std::optional<UserId> user) const {
+    return std::ranges::any_of(jobs_, [&](const auto& entry) {
+        return (!user || entry.second.user == *user) && why_waits(entry.first, context, now) == reason;
+    });
+}
+
+Bytes Starts::set_aside(Bytes context, Instant now) const {
+    return context == Bytes{} ? Bytes{} : set_aside_for_all(context, now).bytes;
 }
 
 const Client* Starts::first_client_of(JobId job) const {

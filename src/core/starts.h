@@ -21,6 +21,9 @@ namespace salus {
 
 class Starts {
 public:
+    /// Assumed P of a job, until one of its runs has shown it.
+    static constexpr Bytes kWeightsGuess = mebibytes(128);
+
     /// All four must outlive it.
     Starts(const Clients& clients, const Lanes& lanes, const Ledger& ledger, const LimitsByUser& limits);
 
@@ -30,19 +33,27 @@ public:
     /// A client of the job has attached, whether the job was told to start or not.
     void attached(JobId job, Instant now);
 
+    /// Whether clients of an earlier service are there that have not attached again.
+    void set_orphans(bool any) { orphans_ = any; }
+    bool has_orphans() const { return orphans_; }
+
     /// The first waiting job, if there is room for its process. `context` is the memory that each process takes; 0: none.
     std::optional<JobId> next(Bytes context, Instant now) const;
     /// REQUIRES: it waits.
     void start(JobId job, Instant now);
 
     bool waits(JobId job) const;
+    /// Memory that a newcomer cannot have now: reserved, set aside, and room to learn. 0 if nobody is there.
+    Bytes taken(Bytes context, Instant now) const;
     /// The time from its announcement until it started, or until now; 0 if it was not announced.
     Duration waited(JobId job, Instant now) const;
     /// Why it waits; kNothing if it does not.
     WaitReason why_waits(JobId job, Bytes context, Instant now) const;
     bool anybody_waits() const;
-    /// Somebody waits for memory of the device, and not because of a limit.
-    bool anybody_lacks_memory(Bytes context, Instant now) const;
+    /// Somebody waits for this reason; of this user, if one is given.
+    bool anybody_waits_for(WaitReason reason, Bytes context, Instant now, std::optional<UserId> user = {}) const;
+    /// The memory that is kept for jobs that have been told to start.
+    Bytes set_aside(Bytes context, Instant now) const;
     /// When to look at the waiting jobs again; kNever if none waits.
     Instant review_at() const { return review_at_; }
     void review_after(Duration time, Instant now) { review_at_ = anybody_waits() ? now + time : kNever; }
@@ -65,6 +76,10 @@ private:
         Bytes bytes;
         bool starting = false;  ///< it has no client yet
     };
+    /// For all; `starting`: for at least one.
+    SetAside set_aside_for_all(Bytes context, Instant now) const;
+    Bytes taken_with(const SetAside& aside) const;
+    bool all_could_come_back(Bytes beside) const;
     SetAside set_aside_for(JobId id, const AnnouncedJob& job, Bytes context, Instant now) const;
 
     const Clients& clients_;
@@ -73,6 +88,7 @@ private:
     std::map<JobId, AnnouncedJob> jobs_;
     const LimitsByUser& limits_;
     Instant review_at_ = kNever;
+    bool orphans_ = false;
 };
 
 }  // namespace salus

@@ -190,6 +190,33 @@ TEST(Starts, RoomThatOthersLeaveIsSeenAtTheNextReview) {
     EXPECT_EQ(rig.starts_at_review(), "start 2");
 }
 
+TEST(Starts, TheFirstOneWaitsForWhatClientsOfAnEarlierServiceHold) {
+    for (const bool attach_again : {true, false}) {
+        StartRig rig(kNeedMib + kToLearnMib);
+        rig.send(event::SetCapacity{mebibytes(kNeedMib), /*orphans=*/true});
+        rig.announce(1);
+        rig.pass(minutes(5));
+        EXPECT_TRUE(rig.waits(1)) << "it would take memory that is in use";
+        rig.send(event::SetCapacity{mebibytes(attach_again ? kNeedMib + kToLearnMib : kNeedMib)});
+        EXPECT_EQ(rig.starts_at_review(), "start 1") << "what others still have, it could not get anyway";
+    }
+}
+
+TEST(Starts, WhatClientsOweCountsAsUsed) {
+    StartRig rig(4000);
+    const auto attach = [&](std::int64_t observed_mib) {
+        rig.observe(
+            rig.attach({.pageable = false, .persistent_mib = 0, .ephemeral_mib = 0, .job = 9, .iterations_before = 3}),
+            observed_mib);
+    };
+    attach(1000);
+    attach(3001);
+    ASSERT_EQ(rig.reserved_mib(), 1000);
+    rig.announce(1);
+    rig.pass(minutes(5));
+    EXPECT_TRUE(rig.waits(1));
+}
+
 TEST(Starts, LargerContextsAreReckonedWith) {
     StartRig rig(2 * kNeedMib + kToLearnMib);
     rig.announce(1);

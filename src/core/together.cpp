@@ -1,5 +1,8 @@
 // Companies: who runs at once where that is measured, and the lanes for it. What is measured and decided is in overlap.h.
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,6 +21,8 @@ namespace salus {
 //   not wait. What is urgent asks all of them.
 // - The time of a turn is shared by its clients: each is charged its part. So a company has as many shares of the time as it
 //   has members, and whoever takes turns alone is no worse off than without companies.
+// - A lane for a company takes no memory that anybody could use: not what is kept for jobs that start, nor more than their
+//   user may have; and none while somebody waits for memory, is to grow, or profiles.
 // - A client that wants nothing keeps its grant while another of its turn runs.
 // - A client that the policy calls more urgent than another does not run with it. Crews, interactive clients and newcomers
 //   that profile take turns as ever, and what is measured meanwhile does not count.
@@ -26,15 +31,14 @@ namespace {
 constexpr std::size_t kCompanyMost = 16;
 /// The minimum turn of a company, in iterations of its slowest member alone.
 constexpr std::int64_t kCompanyIterations = 8;
+/// Lanes that only trials need stay open for so long: to open one takes time.
+constexpr Duration kKeepLanes = seconds(30);
 /// A stretch that was broken off earlier says nothing, unless it had so many iterations.
 constexpr std::uint64_t kIterationsMeant = 10;
 
 }  // namespace
 
-bool Engine::measures_overlap() const {
-    const PolicyInfo& policy = policy_->info;
-    return options_.overlap && !policy.exclusive && policy.shares_lanes && options_.lanes_max != 1;
-}
+bool Engine::measures_overlap() const { return options_.overlap && !policy_->info.exclusive && options_.lanes_max != 1; }
 
 bool Engine::may_run_in_company(const Client& client) const {
     return client.profiled && !client.facts.interactive && client.crew == kNoJob && !client.refused && !client.dropped;
@@ -72,8 +76,12 @@ bool Engine::companion_runs(const Client& client) {
 
 void Engine::dispatch_measured() {
     for (const Client* client : clients_.all()) {
-        if (may_run_in_company(*client)) overlap_.add(client->facts.id, client->facts.user);
-        else if (overlap_.knows(client->facts.id)) leave_companies(clients_.at(client->facts.id));
+        if (may_run_in_company(*client)) {
+            if (!overlap_.knows(client->facts.id)) expect_by_occupancy(*client);
+            overlap_.add(client->facts.id, client->facts.user, now_);
+        } else if (overlap_.knows(client->facts.id)) {
+            leave_companies(clients_.at(client->facts.id));
+        }
     }
     if (std::ranges::any_of(clients_.all(), profiles_now)) turn_.is_disturbed = true;
     if (running_lanes() == 0) {
@@ -96,6 +104,18 @@ void Engine::dispatch_measured() {
     if (!waiting || (part_of(*waiting) && !turn_holders().empty())) return;
     for (Lane& lane : lanes_.all()) {
         if (!lane.beside && lane.holder != kNoClient && is_live(clients_.at(lane.holder))) contend(lane, *waiting);
+    }
+}
+
+/// A policy that goes by what jobs state of themselves believes it until it has been measured: as if earlier runs had shown
+/// it.
+void Engine::expect_by_occupancy(const Client& newcomer) {
+    if (policy_->info.shares_lanes) return;
+    for (const Client* other : clients_.all()) {
+        if (other == &newcomer || other->facts.user != newcomer.facts.user || !overlap_.knows(other->facts.id)) continue;
+        const double wanted = other->facts.occupancy + newcomer.facts.occupancy;
+        const bool is_known = overlap_.recalls(other->facts.id, newcomer.facts.id);
+        if (wanted < 2 && !is_known) overlap_.recall(other->facts.id, newcomer.facts.id, 2 / std::max(wanted, 1.0));
     }
 }
 
@@ -155,6 +175,10 @@ void Engine::begin_turn(Client& first) {
         memory_changed_ = true;
         plan = {{first.facts.id}, {}, false};
     }
+    if (plan.is_trial && plan.members.size() > 1) {
+        lanes_tried_at_[first.facts.user] = now_;
+        look_again_at(now_ + kKeepLanes);
+    }
     turn_.plan = plan;
     turn_.begun_at = now_;
     for (const ClientId id : plan.members) enter_turn(clients_.at(id));
@@ -175,12 +199,13 @@ void Engine::let_companions_in() {
         turn_.is_disturbed = true;
         enter_turn(*client);
         grant(lanes_.at(client->lane), *client);
+        if (turn_.is_ending) return;  // others wait for its lane, and the minimum turn is over
         if (turn_.look_at == kNever) turn_.look_at = now_ + Overlap::kLookEvery;
     }
 }
 
 void Engine::enter_turn(const Client& client) {
-    turn_.parts.push_back({client.facts.id, now_, client.facts.iterations_done, turn_.dead, gates_.closed_in_total(now_)});
+    turn_.parts.push_back({client.facts.id, now_, client.steps_done(), turn_.dead, gates_.closed_in_total(now_)});
 }
 
 /// Before and after a client of the turn begins or stops to run: how the time is shared, and whether anybody runs at all.
@@ -214,6 +239,7 @@ Duration Engine::least_turn_of(const Client& holder) {
 /// The holder is to give its turn back because its time is over; those that run with it, too.
 void Engine::end_turn_of(Client& holder) {
     if (!measures_overlap() || !part_of(holder)) return ask_yield(holder);
+    if (holder.lane != kNoLane) lanes_.at(holder.lane).yield_at = kNever;  // it is over, whoever is asked first
     if (turn_.is_ending) return;
     turn_.is_ending = true;
     turn_.look_at = kNever;
@@ -238,20 +264,25 @@ void Engine::leave_turn(const Client& client) {
 Overlap::Part Engine::done_since(const TurnPart& part, const Client& client) const {
     const Duration dead = turn_.dead + (turn_.dead_since == kNever ? Duration{} : now_ - turn_.dead_since) - part.dead;
     const Duration closed = gates_.closed_in_total(now_) - part.closed;
-    return {part.client, now_ - part.from - dead - closed, client.facts.iterations_done - part.iterations};
+    return {part.client, now_ - part.from - dead - closed, client.steps_done() - part.steps};
 }
 
 /// Reports the turn, if it says something, and forgets it.
 void Engine::finish_turn() {
     const MeasuredTurn turn = std::exchange(turn_, {});
-    if (turn.parts.empty() || turn.is_disturbed || turn.parts.size() != turn.plan.members.size()) return;
-    std::vector<Overlap::Part> parts;
-    for (const TurnPart& part : turn.parts) {
+    if (turn.parts.empty()) return;
+    const auto says_nothing = [&](const TurnPart& part) {
         const bool is_short = part.did.time < turn.plan.length / 2 && part.did.iterations < kIterationsMeant;
         const bool is_rough = turn.plan.members.size() > 1 && !turn.plan.is_trial && part.did.iterations < kIterationsMeant;
-        if (!part.is_over || is_short || is_rough) return;
-        parts.push_back(part.did);
+        return !part.is_over || is_short || is_rough;
+    };
+    const bool is_whole = !turn.is_disturbed && turn.parts.size() == turn.plan.members.size();
+    if (!is_whole || std::ranges::any_of(turn.parts, says_nothing)) {
+        if (turn.plan.is_trial) overlap_.broke_off();
+        return;
     }
+    std::vector<Overlap::Part> parts;
+    for (const TurnPart& part : turn.parts) parts.push_back(part.did);
     overlap_.ended(turn.plan, parts, now_ - turn.begun_at, now_);
 }
 
@@ -279,18 +310,55 @@ void Engine::look_at_turn() {
 
 // ------------------------------------------------------------------------------------------------------------- lanes
 
-bool Engine::anybody_waits_for_memory() const {
-    return reserved_for_ != kNoClient || starts_.anybody_lacks_memory(options_.context, now_) ||
+bool Engine::is_kept_out_by_limit(UserId user) const {
+    return starts_.anybody_waits_for(WaitReason::kUserMemory, options_.context, now_, user) ||
            std::ranges::any_of(clients_.all(), [&](const Client* client) {
-               return waits_for_memory(*client) || (!client->profiled && client->wants());
+               return client->facts.user == user && waits_for_memory(*client) && is_over_limit(*client);
            });
+}
+
+/// Whether somebody waits for memory that lanes of this user take.
+bool Engine::anybody_waits_for_memory(UserId user) const {
+    return reserved_for_ != kNoClient || is_kept_out_by_limit(user) ||
+           starts_.anybody_waits_for(WaitReason::kMemory, options_.context, now_) ||
+           std::ranges::any_of(clients_.all(), [&](const Client* client) {
+               const bool waits = waits_for_memory(*client) && !is_over_limit(*client);
+               return waits || client->stalled || (!client->profiled && client->wants());
+           });
+}
+
+/// What lanes for a company of this user may take: not what is meant for jobs that start, nor more than a user may have.
+Bytes Engine::spare_memory(UserId user) const {
+    const Bytes free = ledger_.free() - starts_.set_aside(options_.context, now_);
+    const Bytes limit = limits_of(user).memory;
+    if (limit == Bytes{}) return free;
+    Bytes used;
+    for (const Client* client : clients_.all()) {
+        if (client->facts.user == user) used += client->reserved();
+    }
+    for (const Lane& lane : lanes_.all()) {
+        if (lane.user == user) used += lane.charge;
+    }
+    return std::min(free, limit - used);
+}
+
+/// A job does not start, or a client is not let in: then companies have no lanes of their own.
+void Engine::fold_for_who_waits() {
+    const Bytes one_more = ledger_.free() + ledger_.coming() + Bytes{1};
+    if (starts_.anybody_waits_for(WaitReason::kMemory, options_.context, now_)) fold_lanes(one_more);
+    std::set<UserId> users;
+    for (const Lane& lane : lanes_.all()) users.insert(lane.user);
+    for (const UserId user : users) {
+        if (is_kept_out_by_limit(user)) fold_lanes(one_more, user);
+    }
 }
 
 /// Those that are to run at once move to different lanes, if there is room.
 void Engine::separate_lanes() {
     const Overlap::Set members = std::exchange(lanes_wanted_, {});
-    if (members.empty()) return;
-    if (anybody_waits_for_memory()) return overlap_.has_no_room(members, now_);
+    const Client* first = members.empty() ? nullptr : clients_.find(members.front());
+    if (!first) return;
+    if (anybody_waits_for_memory(first->facts.user)) return overlap_.has_no_room(members, now_);
     std::set<LaneId> taken;
     std::vector<Client*> moving;
     for (const bool holds : {true, false}) {
@@ -321,8 +389,8 @@ std::optional<LaneId> Engine::find_other_lane(const Client& client, const std::s
     }
     if (best) return best->id;
     if (options_.lanes_max > 0 && lanes >= options_.lanes_max) return std::nullopt;
-    if (client.facts.ephemeral > ledger_.free()) trim_lanes();
-    if (client.facts.ephemeral > ledger_.free()) return std::nullopt;
+    if (client.facts.ephemeral > spare_memory(client.facts.user)) trim_lanes();
+    if (client.facts.ephemeral > spare_memory(client.facts.user)) return std::nullopt;
     return prepare_lane(client, {Placement::Kind::kOpen, kNoLane, client.facts.ephemeral}, Way::kInTurns);
 }
 
@@ -336,18 +404,16 @@ bool Engine::fold_lanes_for(const Client& client) {
                       std::max(client.facts.ephemeral - widest, Bytes{}));
 }
 
-/// Gives up lanes whose members fit into another, until `amount` is or will be free. False: that would not be enough.
-bool Engine::fold_lanes(Bytes amount) {
-    if (!measures_overlap()) return false;
-    struct Fold {
-        LaneId from, into;
-    };
+/// Lanes whose members fit into another, until `amount` would be free or would be so soon.
+std::vector<Engine::Fold> Engine::folds_for(Bytes amount, std::optional<UserId> user) const {
     std::vector<Fold> folds;
+    if (!measures_overlap()) return folds;
     std::set<LaneId> kept;
     Bytes free = ledger_.free() + ledger_.coming();
     for (const Lane& lane : lanes_.all()) {
         if (free >= amount) break;
         if (lane.beside || lane.blocked || !lane.has_members() || kept.contains(lane.id)) continue;
+        if (user && lane.user != *user) continue;
         if (lane.holder != kNoClient && !is_live(clients_.at(lane.holder))) continue;
         const auto into = std::ranges::find_if(lanes_.all(), [&](const Lane& other) {
             const bool is_folded = std::ranges::find(folds, other.id, &Fold::from) != folds.end();
@@ -355,14 +421,58 @@ bool Engine::fold_lanes(Bytes amount) {
                    other.has_members() && !is_folded && other.size >= lane.required();
         });
         if (into == lanes_.all().end()) continue;
-        folds.push_back({lane.id, into->id});
+        folds.push_back({lane.id, into->id, lane.charge});
         kept.insert(into->id);
         free += lane.charge;
     }
-    if (folds.empty() || free < amount) return false;
+    return folds;
+}
+
+/// Lanes that were opened for trials, and that no company needs, close when there was no trial for a while.
+void Engine::close_spare_lanes() {
+    std::map<UserId, std::vector<LaneId>> lanes;
+    for (const Lane& lane : lanes_.all()) {
+        if (!lane.beside && lane.has_members()) lanes[lane.user].push_back(lane.id);
+    }
+    for (auto& [user, own] : lanes) {
+        std::size_t needed = 1;
+        for (const Overlap::Set& company : overlap_.companies()) {
+            if (clients_.at(company.front()).facts.user == user) needed = std::max(needed, company.size());
+        }
+        if (own.size() <= needed) continue;
+        const Instant keep_until = lanes_tried_at_[user] + kKeepLanes;
+        if (now_ < keep_until) {
+            look_again_at(keep_until);
+            continue;
+        }
+        std::vector<Fold> folds = folds_for(Bytes{std::numeric_limits<std::int64_t>::max()}, user);
+        std::erase_if(folds, [&](const Fold& fold) { return lanes_.at(fold.from).holder != kNoClient; });
+        folds.resize(std::min(folds.size(), own.size() - needed));
+        fold(folds);
+        if (folds.empty()) look_again_at(now_ + options_.review_every);
+    }
+}
+
+void Engine::fold(const std::vector<Fold>& folds) {
     for (const Fold& fold : folds) fold_lane(fold.from, fold.into);
     lanes_.close_empty();
+}
+
+/// Gives up lanes of companies; of one user, if one is given. False: that would not be enough, and nothing has changed.
+bool Engine::fold_lanes(Bytes amount, std::optional<UserId> user) {
+    const std::vector<Fold> folds = folds_for(amount, user);
+    Bytes free = ledger_.free() + ledger_.coming();
+    for (const Fold& fold : folds) free += fold.frees;
+    if (folds.empty() || free < amount) return false;
+    fold(folds);
     return true;
+}
+
+/// Before anybody is paged out. False: there are none.
+bool Engine::fold_all_lanes() {
+    const std::vector<Fold> folds = folds_for(Bytes{std::numeric_limits<std::int64_t>::max()}, {});
+    fold(folds);
+    return !folds.empty();
 }
 
 /// Its holder, if there is one, moves after its turn.

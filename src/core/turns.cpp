@@ -40,8 +40,8 @@ void Engine::dispatch() {
         if (lane.beside && lane.holder == kNoClient && !lane.ready.empty()) grant(lane, *choose(lane.ready));
     }
     if (one_user_at_a_time()) leave_one_user();
-    if (unprofiled_ > 0) profile_beside();
-    if (unprofiled_ > 0 && dispatch_profiling()) return;
+    const bool room_is_coming = unprofiled_ > 0 && profile_beside();
+    if (unprofiled_ > 0 && !room_is_coming && dispatch_profiling()) return;
     if (measures_overlap()) return dispatch_measured();
     if (!turn_.parts.empty()) turn_ = {};
     if (policy_->info.exclusive) return dispatch_exclusive();
@@ -239,7 +239,10 @@ void Engine::contend(Lane& lane, const Client& newcomer) {
     if (!makes_way) {
         charge_time(holder);
         scratch_ = {&holder.facts, &newcomer.facts};
-        for (const Client* companion : companions_of(holder)) scratch_.push_back(&companion->facts);
+        for (Client* companion : companions_of(holder)) {
+            charge_time(*companion);
+            scratch_.push_back(&companion->facts);
+        }
         makes_way = choose(scratch_) == &newcomer;
     }
     if (!makes_way) return;
@@ -265,7 +268,10 @@ bool Engine::still_goes_first(const Lane& lane) {
     charge_time(holder);
     scratch_.push_back(&holder.facts);
     const std::vector<Client*> companions = companions_of(holder);
-    for (const Client* companion : companions) scratch_.push_back(&companion->facts);
+    for (Client* companion : companions) {
+        charge_time(*companion);
+        scratch_.push_back(&companion->facts);
+    }
     const Client* chosen = choose(scratch_);
     return chosen == &holder || std::ranges::find(companions, chosen) != companions.end();
 }
@@ -560,17 +566,21 @@ bool Engine::dispatch_profiling() {
 }
 
 /// Lets newcomers profile at once, without the lanes, while there is room for each.
-void Engine::profile_beside() {
-    if (profiling_ != kNoClient || ledger_.in_debt()) return;
+/// Whether the lanes of a company are being given up so that a newcomer can profile beside others.
+bool Engine::profile_beside() {
+    if (profiling_ != kNoClient || ledger_.in_debt()) return false;
     const Bytes share{ledger_.capacity().count / kShareBeside};
     for (Client* client = next_to_profile(); client; client = next_to_profile()) {
         const bool may = client->facts.interactive || (options_.context > Bytes{} && !policy_->info.exclusive);
-        if (!may || ledger_.free().count * 2 < ledger_.capacity().count) return;
-        if (std::ranges::count_if(clients_.all(), profiles_now) >= kProfileBeside) return;
+        if (!may) return false;
+        const Bytes half{ledger_.capacity().count / 2};
+        if (ledger_.free() < half) return fold_lanes(half);
+        if (std::ranges::count_if(clients_.all(), profiles_now) >= kProfileBeside) return false;
         const Bytes has = std::max(client->facts.persistent - client->reserved(), Bytes{});
-        if (client->facts.persistent > share || ledger_.free() < has + share) return;
+        if (client->facts.persistent > share || ledger_.free() < has + share) return false;
         start_profiling_turn(*client, has + share);
     }
+    return false;
 }
 
 /// A profiling turn is in progress, and is neither stopped nor waiting for memory that others must free by running.
@@ -608,12 +618,17 @@ bool Engine::may_profile_now(const Client& newcomer, Barred barred) {
     if (newcomer.residency() != Residency::kAbsent && newcomer.residency() != Residency::kResident) return false;
     if (!may_enter(newcomer, barred)) return false;
     if (stands_its_ground(newcomer)) return true;
-    return std::ranges::all_of(clients_.all(), [&](const Client* other) {
-        const bool competes = other->profiled && !is_beside(*other) &&
-                              (other->wants() || (other->turn() == Turn::kRunning && !other->stopped));
-        return other == &newcomer || !competes || newcomer.facts.interactive ||
-               policy_->profiles_before(newcomer.facts, other->facts);
+    return std::ranges::none_of(clients_.all(), [&](const Client* other) {
+        const bool is_there = other->wants() || (other->turn() == Turn::kRunning && !other->stopped);
+        return is_there && runs_before_profiling(*other, newcomer);
     });
+}
+
+/// One that waits for its user's memory waits for the newcomer, perhaps, and keeps nobody from the device. So does one that
+/// does not fit beside what stays of the others.
+bool Engine::runs_before_profiling(const Client& other, const Client& newcomer) const {
+    if (!other.profiled || &other == &newcomer || newcomer.facts.interactive || is_beside(other)) return false;
+    return !policy_->profiles_before(newcomer.facts, other.facts) && !is_over_limit(other) && fits_beside_rests(other);
 }
 
 void Engine::start_profiling_turn(Client& client, Bytes room) {

@@ -451,6 +451,17 @@ TEST_F(EngineTurnsTest, FewerOrMoreLanesFromNowOn) {
     EXPECT_EQ(running(), 4u) << "each of them has its own";
 }
 
+TEST_F(EngineTurnsTest, NobodyOwesTheTimeThatLanesGaveAtOnceWhenThereAreFewer) {
+    Rig rig("fair", with_lanes_max(2));
+    const ClientId a = rig.enter({.weight = 4, .occupancy = 0.5});
+    const ClientId b = rig.enter({.occupancy = 0.5});
+    for (const double share : rig.shares_s({a, b}, seconds(20))) EXPECT_NEAR(share, 20, 0.1);
+    rig.send(event::SetLimits{1, true, seconds(10)});
+    const std::vector<double> shares = rig.shares_s({a, b}, seconds(10));
+    EXPECT_NEAR(shares[0], 8, 0.5);
+    EXPECT_NEAR(shares[1], 2, 0.5);
+}
+
 TEST_F(EngineTurnsTest, ClientsOfTwoUsersGetTwoLanesOfWhichOneRuns) {
     Rig rig("rr", with_lanes_max(1));
     const ClientId a = rig.enter({.user = 1});

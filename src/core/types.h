@@ -2,6 +2,7 @@
 //
 // Words used below (the whole glossary is in ARCHITECTURE.md):
 //   P     persistent memory: what a client keeps across boundaries
+//   R     rest: the part of P that stays on the device while the client is paged out
 //   T     ephemeral memory: what it needs inside an iteration
 //   C     the device's capacity
 //   L_l   the size of lane l
@@ -9,7 +10,8 @@
 // The safety condition, which holds after every event:
 //
 //   (1)  for every lane l:     L_l  >=  max over its clients of T_i
-//   (2)  sum over clients on the device of P_i  +  sum over lanes of charge_l   <=   C
+//   (2)  sum over clients on the device of P_i  +  sum over clients that are paged out of R_i
+//          +  sum over lanes of charge_l   <=   C
 //   (3)  charge_l  =  max(L_l, the largest size at which any client still has l mapped)
 //
 // (3) means that old sizes stay charged until acknowledged. While a client profiles or grows in mid-iteration, P_i is the
@@ -111,6 +113,11 @@ struct Observe {
     ClientId client;
     Bytes persistent;
 };
+/// So much of its P would stay on the device if it were paged out, or has stayed: its context, and small blocks.
+struct SetRest {
+    ClientId client;
+    Bytes rest;
+};
 /// It cannot be paged: for good, or until it next wants to run. May answer PageOut.
 struct Unpageable {
     ClientId client;
@@ -121,6 +128,7 @@ struct Progress {
     ClientId client;
     std::uint64_t iterations = 0;
     Duration idle;
+    std::uint64_t launches = 0;  ///< since its last report; of a client that shows no iterations, where overlap is measured
 };
 /// It wants to run (again).
 struct Want {
@@ -143,6 +151,7 @@ struct Acknowledge {
 };
 struct PagedOut {
     ClientId client;
+    Bytes rest;  ///< the part of its P that stayed
 };
 struct PagedIn {
     ClientId client;
@@ -186,11 +195,21 @@ struct Requests {
     std::uint32_t in_flight = 0;  ///< begun and not done, now
     std::uint32_t begun = 0;      ///< since its last report
 };
+/// What earlier runs have shown: how fast these two are at once, relative to taking turns.
+struct Recall {
+    ClientId client;
+    ClientId other;
+    double rate = 1;
+};
 struct SetPolicy {
     const Policy* policy = nullptr;
 };
 struct SetMinTurn {
     Duration min_turn;
+};
+/// How fast memory was seen to go to the host and to come back.
+struct SetPageRate {
+    double bytes_per_s = 0;
 };
 /// EngineOptions of these names.
 struct SetLimits {
@@ -206,6 +225,7 @@ struct SetUserLimits {
 };
 struct SetCapacity {
     Bytes capacity;
+    bool orphans = false;  ///< clients of an earlier service hold part of the rest, until they attach again or end
 };
 /// The memory that a process was observed to take on the device beside the memory that it manages.
 struct SetContext {
@@ -221,12 +241,12 @@ struct Timer {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
-                 event::Unpageable, event::Progress, event::Want, event::Boundary, event::Idle, event::Acknowledge,
-                 event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop, event::Continue, event::Adjust,
-                 event::JoinCrew, event::SetClass, event::Requests, event::SetPolicy, event::SetMinTurn, event::SetLimits,
-                 event::SetUserLimits, event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
+                           event::Unpageable, event::SetRest, event::Progress, event::Want, event::Boundary, event::Idle,
+                           event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop,
+                           event::Continue, event::Adjust, event::JoinCrew, event::SetClass, event::Requests, event::Recall,
+                           event::SetPolicy, event::SetMinTurn, event::SetPageRate, event::SetLimits, event::SetUserLimits,
+                           event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {

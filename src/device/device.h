@@ -1,6 +1,7 @@
 // The interface of a device. The service owns the lanes' memory (LaneMemory); each client maps it (ClientDevice).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "base/result.h"
 #include "device/pieces.h"
 #include "os/descriptor.h"
+#include "wire/control_page.h"
 #include "wire/gate_page.h"
 
 namespace salus::device {
@@ -67,6 +69,8 @@ public:
     virtual bool is_mapped_in(int pid) const = 0;
     /// The GPU's number on this machine, by which tools name it. Nothing: it is no GPU, or nobody can tell.
     virtual std::optional<unsigned> index() const { return std::nullopt; }
+    /// The device was seen to be gone for good. usage() looks.
+    virtual bool is_lost() const { return false; }
 
     /// What the device reports about itself and its users now. A figure that it cannot tell stays 0 or empty.
     struct Usage {
@@ -169,10 +173,23 @@ class Pager {
 public:
     virtual ~Pager() = default;
 
-    /// All or nothing; false if there is no place to put it. Paged-out memory may be read at any time; a touch brings it
-    /// back. REQUIRES: nothing is paged out.
+    /// False: nothing was moved, because there is no place to put it. On the host all is moved or nothing, and paged-out
+    /// memory may be read at any time; a touch brings it back. On a GPU a part may stay (Window::backed), and what is out
+    /// must not be touched. REQUIRES: nothing is paged out; everything has drained.
     virtual bool page_out(const std::vector<Part>& parts) = 0;
+    /// False: some is still out.
     virtual bool page_in() = 0;
+    /// page_in() has failed for want of the device's memory: later it may succeed.
+    virtual bool lacks_memory() const { return false; }
+    /// Whether blocks may be allocated and freed while memory is out.
+    virtual bool serves_meanwhile() const { return true; }
+    /// Bytes that are out, by place.
+    virtual std::array<std::uint64_t, kPagePlaces> places() const { return {}; }
+    /// What the last page_out() or page_in() has moved; nothing if that was not measured.
+    struct Moved {
+        std::uint64_t bytes = 0, ns = 0;
+    };
+    virtual Moved moved() const { return {}; }
     /// The block that starts here was freed while it was paged out: it need not come back.
     virtual void forget(const std::byte* start) = 0;
 
@@ -268,9 +285,19 @@ struct ClientDevice {
 /// that is the calling thread's current one. REQUIRES: there is one. The error is one line.
 Result<std::unique_ptr<ClientDevice>> open_device_without_memory(std::string_view name, GatePage* gates);
 
+/// The GPU that this process uses or, if it uses none yet, will: the current context's, or the first that it sees. As in
+/// CUDA_VISIBLE_DEVICES; empty: not known.
+std::string gpu_in_use();
+
+/// Whether a GPU's memory may be paged out, and the directory for what the host's memory cannot hold; empty: any.
+struct Paging {
+    bool on = false;
+    std::string directory{};
+};
+
 /// Creates the device by the name in the service's Welcome. The windows suit a device of this capacity. While it waits for
 /// the device, it keeps the gate open. The error is one line.
 Result<std::unique_ptr<ClientDevice>> open_client_device(std::string_view name, Bytes capacity, const std::string& identity,
-                                                         GatePage* gates);
+                                                         GatePage* gates, const Paging& paging);
 
 }  // namespace salus::device

@@ -43,6 +43,8 @@ json records_json(const std::vector<Record>& records) {
                         {"took_s", run.took.seconds()},
                         {"ended_at_s", run.ended_at_s},
                         {"status", run.status}});
+        for (const Beside& other : record.beside)
+            rows.back()["beside"].push_back({{"command", other.command}, {"rate", other.rate}, {"mps", other.mps}});
     }
     return rows;
 }
@@ -67,6 +69,15 @@ std::vector<Record> records_from(const json& document) {
         run.took = seconds_in(row, "took_s");
         read(row, "ended_at_s", run.ended_at_s);
         read(row, "status", run.status);
+        const auto beside = row.find("beside");
+        if (beside == row.end() || !beside->is_array()) continue;
+        for (const json& one : *beside) {
+            Beside& other = record.beside.emplace_back();
+            if (!one.is_object()) continue;
+            read(one, "command", other.command);
+            read(one, "rate", other.rate);
+            other.mps = one.value("mps", false);
+        }
     }
     return records;
 }

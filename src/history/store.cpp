@@ -8,13 +8,15 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "os/file.h"
 
 namespace salus::history {
 namespace {
 
-constexpr std::int64_t kVersion = 3;
+constexpr std::int64_t kVersion = 4;
 
 /// Names every column that the code below uses, so that opening a file detects a table that lacks one.
 constexpr const char* kSchema = R"(
@@ -48,12 +50,29 @@ constexpr const char* kSchema = R"(
         status INTEGER NOT NULL
     );
     CREATE INDEX IF NOT EXISTS runs_by_time ON runs (uid, ended_at_s);
-    PRAGMA user_version = 3;
+    CREATE TABLE IF NOT EXISTS pairs (
+        uid INTEGER NOT NULL,
+        first_key INTEGER NOT NULL,
+        second_key INTEGER NOT NULL,
+        first_program INTEGER NOT NULL,
+        second_program INTEGER NOT NULL,
+        first_command TEXT NOT NULL,
+        second_command TEXT NOT NULL,
+        rate REAL NOT NULL,
+        error REAL NOT NULL,
+        measured_at_s REAL NOT NULL,
+        mps INTEGER NOT NULL,
+        PRIMARY KEY (uid, first_key, second_key, mps)
+    );
+    PRAGMA user_version = 4;
 )";
 constexpr const char* kFromVersion1 = "ALTER TABLE commands ADD COLUMN interactive INTEGER NOT NULL DEFAULT 0";
 constexpr const char* kSelect =
     "SELECT uid, command_key, program_key, command, runs, iterations, iteration_ns, persistent, ephemeral, took_ns, "
     "ended_at_s, status, interactive FROM commands";
+constexpr const char* kSelectPairs =
+    "SELECT uid, first_key, second_key, first_program, second_program, first_command, second_command, rate, error, "
+    "measured_at_s, mps FROM pairs";
 /// total() and not sum(): the sum of what anybody may have written into the file must not overflow.
 constexpr const char* kSelectUsage =
     "SELECT uid, max(command), count(*), total(iterations), total(device_s), total(memory_time_gib_s), total(took_s) "
@@ -119,6 +138,8 @@ std::uint64_t count(std::int64_t value) { return static_cast<std::uint64_t>(figu
 Duration span(std::int64_t ns) { return {std::max<std::int64_t>(ns, 0)}; }
 /// Years of many devices fit in.
 double amount(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0; }
+/// So many clients at once would be too many for any rate beyond.
+double ratio(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, 100.0) : 0; }
 Duration span_of(double s) { return seconds_of(std::clamp(amount(s), 0.0, 9e9)); }
 double moment(double s) { return std::isfinite(s) ? std::clamp(s, 0.0, 1e11) : 0; }
 
@@ -138,6 +159,25 @@ Record record_in(const Statement& row) {
     run.ended_at_s = moment(row.real(10));
     run.status = static_cast<int>(row.integer(11));
     return record;
+}
+
+CommandPair pair_in(const Statement& row) {
+    CommandPair pair;
+    pair.uid = static_cast<unsigned>(row.integer(0));
+    pair.first = {static_cast<std::uint64_t>(row.integer(1)), static_cast<std::uint64_t>(row.integer(3))};
+    pair.second = {static_cast<std::uint64_t>(row.integer(2)), static_cast<std::uint64_t>(row.integer(4))};
+    pair.first_command = row.text(5);
+    pair.second_command = row.text(6);
+    pair.rate = ratio(row.real(7));
+    pair.error = ratio(row.real(8));
+    pair.measured_at_s = moment(row.real(9));
+    pair.mps = row.integer(10) != 0;
+    return pair;
+}
+
+void turn_round(CommandPair& pair) {
+    std::swap(pair.first, pair.second);
+    std::swap(pair.first_command, pair.second_command);
 }
 
 Usage usage_in(const Statement& row) {
@@ -236,7 +276,7 @@ Store::Fault Store::prepare(std::string& why) {
     const int result = sqlite3_extended_errcode(database_.get());
     if (!made) why = sqlite3_errmsg(database_.get());
     if (!execute(made ? "COMMIT" : "ROLLBACK") || !made) return is_broken(result) ? Fault::kBroken : Fault::kOther;
-    for (const char* select : {kSelect, kSelectUsage}) {
+    for (const char* select : {kSelect, kSelectUsage, kSelectPairs}) {
         const Statement columns(database_.get(), select);
         if (!is_broken(columns.result())) continue;
         why = "its tables are not those of Salus";
@@ -309,6 +349,70 @@ bool Store::trim(unsigned uid) {
     return statement.bind(uid).bind(commands_max_).run();
 }
 
+Result<bool> Store::record(CommandPair pair) {
+    if (pair.second.command < pair.first.command) turn_round(pair);
+    if (!execute("BEGIN IMMEDIATE")) return error();
+    if (put(pair) && trim_pairs(pair.uid) && execute("COMMIT")) return true;
+    const Error why = error();
+    execute("ROLLBACK");
+    return why;
+}
+
+bool Store::put(const CommandPair& pair) {
+    Statement statement(database_.get(),
+                        "INSERT OR REPLACE INTO pairs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)");
+    statement.bind(pair.uid).bind(pair.first.command).bind(pair.second.command);
+    statement.bind(pair.first.program).bind(pair.second.program);
+    statement.bind(std::string_view(pair.first_command)).bind(std::string_view(pair.second_command));
+    statement.bind(ratio(pair.rate)).bind(ratio(pair.error)).bind(moment(pair.measured_at_s));
+    return statement.bind(pair.mps ? 1 : 0).run();
+}
+
+bool Store::trim_pairs(unsigned uid) {
+    Statement statement(database_.get(), R"(
+        DELETE FROM pairs WHERE rowid IN
+            (SELECT rowid FROM pairs WHERE uid = ?1 ORDER BY measured_at_s DESC, rowid DESC LIMIT -1 OFFSET ?2))");
+    return statement.bind(uid).bind(commands_max_).run();
+}
+
+Result<std::vector<CommandPair>> Store::pairs_with(unsigned uid, CommandKeys keys) {
+    Statement statement(database_.get(), std::string(kSelectPairs) +
+                                             " WHERE uid = ?1 AND (first_program = ?2 OR second_program = ?2)"
+                                             " ORDER BY (first_key = ?3 OR second_key = ?3) DESC, measured_at_s DESC");
+    statement.bind(uid).bind(keys.program).bind(keys.command);
+    std::vector<CommandPair> pairs;
+    while (statement.step()) {
+        CommandPair pair = pair_in(statement);
+        const auto is_it = [&](const CommandKeys& key) { return key.command == keys.command; };
+        const bool is_second = !is_it(pair.first) && (is_it(pair.second) || pair.first.program != keys.program);
+        if (is_second) turn_round(pair);
+        pairs.push_back(std::move(pair));
+    }
+    if (!statement.ended_well()) return error();
+    return pairs;
+}
+
+Result<bool> Store::mps_helps(unsigned uid) {
+    constexpr double kWorthIt = 1.05;
+    Statement statement(database_.get(), R"(
+        SELECT count(*), avg(served.rate), avg(max(coalesce(plain.rate, 1), 1)) FROM pairs AS served LEFT JOIN pairs AS plain
+            ON plain.uid = served.uid AND plain.first_key = served.first_key AND plain.second_key = served.second_key
+            AND plain.mps = 0 WHERE served.uid = ?1 AND served.mps = 1)");
+    statement.bind(uid);
+    if (!statement.step()) return error();
+    return statement.integer(0) > 0 && ratio(statement.real(1)) > kWorthIt * ratio(statement.real(2));
+}
+
+Result<std::vector<CommandPair>> Store::pairs(std::optional<unsigned> uid) {
+    Statement statement(database_.get(),
+                        std::string(kSelectPairs) + " WHERE ?1 IS NULL OR uid = ?1 ORDER BY measured_at_s DESC, rowid DESC");
+    statement.bind(uid);
+    std::vector<CommandPair> pairs;
+    while (statement.step()) pairs.push_back(pair_in(statement));
+    if (!statement.ended_well()) return error();
+    return pairs;
+}
+
 Result<Figures> Store::find(unsigned uid, CommandKeys keys) {
     Statement statement(database_.get(), std::string(kSelect) +
                                              " WHERE uid = ?1 AND program_key = ?2 AND (iterations > 0 OR interactive)"
@@ -333,6 +437,18 @@ Result<std::vector<Record>> Store::list(std::optional<unsigned> uid) {
     std::vector<Record> records;
     while (statement.step()) records.push_back(record_in(statement));
     if (!statement.ended_well()) return error();
+    const Result<std::vector<CommandPair>> measured = pairs(uid);
+    if (!measured) return Error{measured.error()};
+    std::map<std::pair<unsigned, std::uint64_t>, std::vector<Beside>> beside;
+    for (const CommandPair& pair : measured.value()) {
+        beside[{pair.uid, pair.first.command}].push_back({pair.second_command, pair.rate, pair.mps});
+        if (pair.first.command != pair.second.command)
+            beside[{pair.uid, pair.second.command}].push_back({pair.first_command, pair.rate, pair.mps});
+    }
+    for (Record& record : records) {
+        const auto found = beside.find({record.last.uid, record.last.keys.command});
+        if (found != beside.end()) record.beside = std::move(found->second);
+    }
     return records;
 }
 
@@ -346,6 +462,10 @@ Result<std::vector<Usage>> Store::usage(std::optional<unsigned> uid, double sinc
 }
 
 Result<std::uint64_t> Store::clear(std::optional<unsigned> uid, std::string_view part) {
+    Statement pairs(database_.get(),
+                    "DELETE FROM pairs WHERE (?1 IS NULL OR uid = ?1) AND (?2 = '' OR "
+                    "instr(first_command, ?2) > 0 OR instr(second_command, ?2) > 0)");
+    if (!pairs.bind(uid).bind(part).run()) return error();
     for (const char* table : {"runs", "commands"}) {
         Statement statement(database_.get(), std::string("DELETE FROM ") + table +
                                                  " WHERE (?1 IS NULL OR uid = ?1) AND (?2 = '' OR instr(command, ?2) > 0)");

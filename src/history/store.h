@@ -12,15 +12,17 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/command.h"
 #include "base/result.h"
 #include "base/run_figures.h"
 #include "base/time.h"
-#include "history/command.h"
 
 struct sqlite3;
 
 namespace salus::history {
 
+/// The status of a run whose end nobody saw.
+inline constexpr int kStatusUnknown = -1;
 inline constexpr const char* kFileName = "history.db";
 /// This many commands of each user are kept, the latest ones.
 inline constexpr std::uint64_t kCommandsMax = 10'000;
@@ -37,14 +39,22 @@ struct Run {
     Figures figures;
     Duration took;
     double ended_at_s = 0;  ///< Unix time
-    int status = 0;         ///< its exit status, or 128 + the signal that ended it
+    int status = 0;         ///< its exit status, or 128 + the signal that ended it; or kStatusUnknown
     RunUse use{};
+};
+
+/// A command beside which another has run at once; rate as in CommandPair.
+struct Beside {
+    std::string command;
+    double rate = 1;
+    bool mps = false;
 };
 
 /// All that is known about a command. Figures and `took` are those of the last successful run, if there is one.
 struct Record {
     Run last;
     std::uint64_t runs = 0;
+    std::vector<Beside> beside;  ///< latest first
 };
 
 /// What the runs of one command have used together.
@@ -55,6 +65,17 @@ struct Usage {
     std::uint64_t iterations = 0;
     RunUse use;
     Duration took;
+};
+
+/// Two commands of a user that have run at once, which their service measured.
+struct CommandPair {
+    unsigned uid = 0;
+    CommandKeys first, second;
+    std::string first_command, second_command;  ///< as shown to users
+    double rate = 1;                            ///< how fast they were, relative to taking turns
+    double error = 0;                           ///< its standard error
+    double measured_at_s = 0;                   ///< Unix time
+    bool mps = false;                           ///< both used MPS; then and without are two measurements
 };
 
 class Store {
@@ -77,6 +98,16 @@ public:
     /// with other arguments. Another run's arguments, and how long somebody used a server, say nothing of a length. Zeros:
     /// unknown.
     Result<Figures> find(unsigned uid, CommandKeys keys);
+
+    /// Replaces what was known of these two; their order does not matter.
+    Result<bool> record(CommandPair pair);
+    /// Those of the command, or of the same program with other arguments; `first` is the one that was asked for. The
+    /// command's own come first, then the latest.
+    Result<std::vector<CommandPair>> pairs_with(unsigned uid, CommandKeys keys);
+    /// Whether this user's pairs were faster with MPS: by more than a doubtful gain, and than without it.
+    Result<bool> mps_helps(unsigned uid);
+    /// Those of one user, or of all; latest first.
+    Result<std::vector<CommandPair>> pairs(std::optional<unsigned> uid);
 
     /// The records of one user, or of all; latest first.
     Result<std::vector<Record>> list(std::optional<unsigned> uid);
@@ -108,7 +139,9 @@ private:
     bool execute(const char* sql);
     bool upsert(const Run& run);
     bool add(const Run& run);
+    bool put(const CommandPair& pair);
     bool trim(unsigned uid);
+    bool trim_pairs(unsigned uid);
     Error error() const;
 
     Database database_;

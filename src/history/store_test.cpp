@@ -27,6 +27,11 @@ Run run_of(std::uint64_t command, std::uint64_t program, double ended_at_s, Figu
     return {kMe, {command, program}, "python train.py " + std::to_string(command), figures, seconds(20), ended_at_s, status};
 }
 
+CommandPair pair_of(CommandKeys first, CommandKeys second, double rate, double at_s) {
+    const auto text = [](CommandKeys keys) { return "python train.py " + std::to_string(keys.command); };
+    return {kMe, first, second, text(first), text(second), rate, 0.01, at_s};
+}
+
 class StoreTest : public ::testing::Test {
 protected:
     StoreTest() {
@@ -275,6 +280,62 @@ TEST_F(StoreTest, AFileOfVersion2GetsTheRuns) {
     EXPECT_EQ(used(*store).size(), 1u);
 }
 
+TEST_F(StoreTest, AFileOfVersion3GetsThePairs) {
+    record(*open(), run_of(1, 7, 1));
+    execute("DROP TABLE pairs; PRAGMA user_version = 3");
+    const auto store = open();
+    EXPECT_EQ(found(*store, {1, 7}), kFigures);
+    ASSERT_TRUE(store->record(pair_of({1, 7}, {2, 8}, 1.5, 10)).ok());
+    EXPECT_EQ(store->pairs(kMe).value().size(), 1u);
+}
+
+TEST_F(StoreTest, APairIsFoundFromBothSidesAndByItsPrograms) {
+    const auto store = open();
+    ASSERT_TRUE(store->record(pair_of({2, 8}, {1, 7}, 1.5, 10)).ok());
+    ASSERT_TRUE(store->record(pair_of({3, 8}, {1, 7}, 0.9, 20)).ok());
+    ASSERT_TRUE(store->record(pair_of({1, 7}, {2, 8}, 1.6, 30)).ok()) << "the same two again";
+    const auto of_one = store->pairs_with(kMe, {1, 7}).value();
+    ASSERT_EQ(of_one.size(), 2u);
+    EXPECT_EQ(of_one[0].second, (CommandKeys{2, 8})) << "the latest first";
+    EXPECT_EQ(of_one[0].rate, 1.6);
+    EXPECT_EQ(of_one[1].first, (CommandKeys{1, 7}));
+    const auto of_other_arguments = store->pairs_with(kMe, {9, 8}).value();
+    ASSERT_EQ(of_other_arguments.size(), 2u);
+    for (const CommandPair& pair : of_other_arguments) EXPECT_EQ(pair.second, (CommandKeys{1, 7}));
+    const auto exact = store->pairs_with(kMe, {3, 8}).value();
+    EXPECT_EQ(exact.at(0).rate, 0.9) << "what is known of the very command comes first";
+    EXPECT_TRUE(store->pairs_with(kMe + 1, {1, 7}).value().empty());
+}
+
+TEST_F(StoreTest, MpsHelpsIfPairsWereFasterWithIt) {
+    const auto store = open();
+    EXPECT_FALSE(store->mps_helps(kMe).value()) << "nothing is known";
+    CommandPair pair = pair_of({1, 7}, {2, 8}, 1.3, 10);
+    ASSERT_TRUE(store->record(pair).ok());
+    EXPECT_FALSE(store->mps_helps(kMe).value()) << "it was measured without";
+    pair.mps = true;
+    ASSERT_TRUE(store->record(pair).ok());
+    EXPECT_FALSE(store->mps_helps(kMe).value()) << "it is no faster than without";
+    pair.rate = 1.5;
+    ASSERT_TRUE(store->record(pair).ok());
+    EXPECT_TRUE(store->mps_helps(kMe).value());
+    EXPECT_FALSE(store->mps_helps(kMe + 1).value());
+    EXPECT_EQ(store->pairs(kMe).value().size(), 2u) << "with and without it are two measurements";
+}
+
+TEST_F(StoreTest, PairsAreForgottenWithTheirCommandsAndInTime) {
+    const auto store = open(/*commands_max=*/2);
+    for (std::uint64_t other = 2; other <= 4; ++other) {
+        ASSERT_TRUE(store->record(pair_of({1, 7}, {other, 8}, 1.5, static_cast<double>(other))).ok());
+    }
+    EXPECT_EQ(store->pairs(kMe).value().size(), 2u);
+    EXPECT_EQ(store->pairs(kMe).value()[0].second, (CommandKeys{4, 8}));
+    ASSERT_TRUE(store->clear(kMe, "train.py 4").ok());
+    EXPECT_EQ(store->pairs(kMe).value().size(), 1u);
+    execute("UPDATE pairs SET rate = 'x', error = 1e999");
+    EXPECT_EQ(store->pairs({}).value()[0].rate, 0) << "impossible figures";
+}
+
 TEST_F(StoreTest, UsageIsSummedByUserAndCommandSinceATime) {
     const std::unique_ptr<Store> store = open();
     const auto ran = [&](unsigned uid, std::uint64_t command, double ended_at_s, RunUse use, int status = 0) {
@@ -357,13 +418,13 @@ TEST_F(StoreTest, TheClassIsKnownEvenIfEveryRunWasInterrupted) {
 
 TEST_F(StoreTest, ANewerFileIsLeftAlone) {
     record(*open(), run_of(1, 7, 1));
-    execute("PRAGMA user_version = 4");
+    execute("PRAGMA user_version = 5");
     const Store::Opened opened = Store::open_or_replace(path_, kPatience);
     EXPECT_FALSE(opened.store);
     EXPECT_NE(opened.remark.find("newer"), std::string::npos) << opened.remark;
     EXPECT_FALSE(Store::open(path_, kPatience).ok());
     EXPECT_FALSE(fs::exists(path_ + ".broken"));
-    execute("PRAGMA user_version = 3");
+    execute("PRAGMA user_version = 4");
     EXPECT_EQ(found(*open(), {1, 7}), kFigures);
 }
 

@@ -18,6 +18,7 @@
 #include "client/process_client.h"
 #include "device/cuda/driver.h"
 #include "interpose/allocator.h"
+#include "library/joined.h"
 #include "library/process.h"
 #include "os/places.h"
 #include "os/socket.h"
@@ -68,6 +69,7 @@ Identity identity_from(const salus_options& options) {
         printable.begin(), printable.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
     attach.name = salus::wire::Text<64>(printable);
     attach.job = static_cast<std::uint32_t>(number_from("SALUS_JOB", 0));
+    salus::library::identify_joined(identity);
     attach.priority = options.priority != 0 ? options.priority : static_cast<std::int32_t>(number_from("SALUS_PRIORITY", 0));
     attach.weight = options.weight > 0 ? options.weight : number_from("SALUS_WEIGHT", 1);
     attach.occupancy = options.occupancy > 0 ? options.occupancy : number_from("SALUS_OCCUPANCY", 1);
@@ -222,6 +224,19 @@ salus_status salus_attach(const salus_options* options, salus_client** client) {
         return failed(SALUS_SYSTEM, error.what());
     }
 }
+
+salus_status salus_announce_within(const char* name, const char* key, uint64_t nanoseconds) {
+    try {
+        const salus::Duration at_most{static_cast<std::int64_t>(std::min<std::uint64_t>(nanoseconds, INT64_MAX / 2))};
+        const salus::Result<bool> may_start = salus::library::join(name ? name : "", key ? key : "", at_most);
+        if (!may_start) return failed(SALUS_NO_SERVICE, may_start.error().c_str());
+        return may_start.value() ? SALUS_OK : SALUS_WAITING;
+    } catch (const std::exception& error) {
+        return failed(SALUS_SYSTEM, error.what());
+    }
+}
+
+uint32_t salus_job(void) { return static_cast<uint32_t>(number_from("SALUS_JOB", 0)); }
 
 salus_status salus_begin(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");

@@ -25,6 +25,7 @@
 #include "base/text.h"
 #include "client/launches_wanted.h"
 #include "library/holdings.h"
+#include "library/joined.h"
 #include "library/process.h"
 #include "os/clock.h"
 #include "shim/link.h"
@@ -33,6 +34,14 @@ namespace salus::library {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+/// How long a process waits to start between two looks at itself.
+constexpr Duration kJoinLook = seconds(1);
+
+/// Once: who cannot join cannot attach either, for the same reason.
+void say_unshared(const char* why) {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true)) std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why);
+}
 
 std::uint64_t limit_from_environment() {
     const char* text = std::getenv("SALUS_MEMORY");
@@ -91,7 +100,7 @@ bool waits_for_others() { return has_exchanged || ranks().all > 1; }
 /// SALUS_NO_CREW is set by the adaptor, whose ranks wait for each other once an iteration, wherever they are.
 bool may_join_crew() {
     const Ranks r = ranks();
-    return r.here >= r.all && std::getenv("SALUS_JOB") && !std::getenv("SALUS_NO_CREW");
+    return r.here >= r.all && salus_job() != 0 && !std::getenv("SALUS_NO_CREW");
 }
 
 /// This process is about to use the GPU, and has no adaptor that has said so.
@@ -104,7 +113,7 @@ Role attach_for_launches() {
     salus_client* const client = attach_without_memory(holdings().total(), why_not);
     if (!client) {
         if (why_not.empty()) return Role::kByAdaptor;  // it was faster
-        std::fprintf(stderr, "salus: %s; the job runs without sharing\n", why_not.c_str());
+        say_unshared(why_not.c_str());
         tell_unshared(why_not);
         return Role::kUngated;
     }
@@ -275,7 +284,26 @@ void exchanges() {
     if (now != Role::kUndecided && now != Role::kDeciding) take_turns_together();  // else decide() looks
 }
 
-const shim::ClientSide kClientSide{.launch_begins = launch_begins,
+/// A thread inside cuInit cannot handle a signal as its program would, so a signal ends the wait.
+void starts() {
+    if (is_child || !should_join()) return;
+    try {
+        for (;;) {
+            const std::uint64_t before = os::now_ns();
+            const Result<bool> may_start = join({}, {}, kJoinLook);
+            if (!may_start) {
+                return say_unshared(may_start.error().c_str());
+            }
+            const bool signal_came = os::now_ns() - before < static_cast<std::uint64_t>(kJoinLook.ns);
+            if (may_start.value() || (salus_job() != 0 && signal_came)) return;
+        }
+    } catch (const std::exception& error) {
+        say_unshared(error.what());
+    }
+}
+
+const shim::ClientSide kClientSide{.starts = starts,
+                                   .launch_begins = launch_begins,
                                    .launches_wanted = &client::launches_wanted,
                                    .launch_ends = launch_ends,
                                    .stream_ends = stream_ends,

@@ -39,36 +39,44 @@ TraceStatus status_of(const TraceFile& trace) {
 
 }  // namespace
 
-/// Shows the first device only: views of several devices are still to come.
-ServiceStatus Server::service_status(Instant at) const {
-    const SharedDevice& device = *devices_.front();
+DeviceStatus Server::device_status(const SharedDevice& device, Instant at) {
     const Engine& engine = device.engine();
+    DeviceStatus status;
+    status.number = device.number();
+    status.device = device.traits().name;
+    status.gpu = device.identity();
+    status.lost = device.why_closed();
+    status.mps = device.mps_for_new_jobs();
+    status.min_turn = engine.options().min_turn;
+    status.page_bytes_per_s = engine.options().page_bytes_per_s;
+    status.capacity = engine.capacity();
+    status.reserved = engine.reserved();
+    status.held_by_orphans = device.shell().held_by_orphans();
+    status.used_by_others = device.shell().used_by_others();
+    status.gates_closed_share = engine.gates().closed_lately(at).seconds() / Gates::kWindow.seconds();
+    status.trace = status_of(device.journal().trace());
+    status.statistics = engine.statistics();
+    for (const Lane& lane : engine.lanes().all())
+        status.lanes.push_back({lane.id, lane.size, lane.charge, lane.user, lane.holder});
+    return status;
+}
+
+ServiceStatus Server::service_status(Instant at) const {
     ServiceStatus service;
+    for (const auto& device : devices_) service.devices.push_back(device_status(*device, at));
+    static_cast<DeviceStatus&>(service) = service.devices.front();
+    const EngineOptions& options = devices_.front()->engine().options();
     service.pid = ::getpid();
     service.version = kSalusVersion;
     service.socket = options_.socket;
     service.state_directory = options_.state;
     service.uptime = at - started_;
-    service.device = device.traits().name;
-    service.gpu = device.identity();
-    service.mps = device.mps_for_new_jobs();
-    service.policy = engine.policy().info.name;
-    service.paging = engine.options().paging;
-    service.min_turn = engine.options().min_turn;
-    service.lanes_max = engine.options().lanes_max;
-    service.share_by_user = engine.options().share_by_user;
-    service.page_bytes_per_s = engine.options().page_bytes_per_s;
-    service.capacity = engine.capacity();
-    service.reserved = engine.reserved();
-    service.held_by_orphans = device.shell().held_by_orphans();
-    service.used_by_others = device.shell().used_by_others();
+    service.policy = devices_.front()->engine().policy().info.name;
+    service.paging = options.paging && (devices_.front()->traits().is_host || options_.page_gpu);
+    service.lanes_max = options.lanes_max;
+    service.share_by_user = options.share_by_user;
+    service.placement = options_.placement == Packing::kPack ? "pack" : "spread";
     if (metrics_.is_serving()) service.metrics = options_.metrics;
-    service.gates_closed_share =
-        device.shell().engine().gates().closed_lately(os::now()).seconds() / Gates::kWindow.seconds();
-    service.trace = status_of(device.journal().trace());
-    service.statistics = engine.statistics();
-    for (const Lane& lane : engine.lanes().all())
-        service.lanes.push_back({lane.id, lane.size, lane.charge, lane.user, lane.holder});
     return service;
 }
 
@@ -84,6 +92,7 @@ Status Server::status_for(unsigned viewer, Unseen unseen) const {
             JobStatus row = job_status(client.shell(), *client.session, at);
             if (row.activity) add_limits(row.activity->wait, job);
             describe(row, job, at);
+            stand_on(row, *client.device, job);
             status.jobs.push_back(row);
         }
         for (const int pid : unseen == Unseen::kShown ? unseen_of(job) : std::vector<int>{})
@@ -101,7 +110,7 @@ Status Server::status_for(unsigned viewer, Unseen unseen) const {
     return status;
 }
 
-JobStatus Server::row_of(const EndedJob& ended) {
+JobStatus Server::row_of(const EndedJob& ended) const {
     JobStatus row = row_of(ended.job, JobState::kEnded, 0, ended.at);
     row.end = {ended.at_unix_s, ended.job.exit_status};
     if (ended.job.took) row.elapsed = *ended.job.took;
@@ -140,7 +149,7 @@ std::optional<Wait::Behind> Server::holder_of_most(DeviceId device) const {
 }
 
 /// Of a job that has no client, or of a process of it that is none.
-JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) {
+JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) const {
     JobStatus row;
     row.job = job.id;
     row.name = job.name;
@@ -149,7 +158,16 @@ JobStatus Server::row_of(const Job& job, JobState state, int pid, Instant at) {
     row.attached = at - job.started;
     row.state = state;
     describe(row, job, at);
+    if (job.device) stand_on(row, *devices_[index_of(*job.device)], job);
     return row;
+}
+
+/// Where it is, and why. A process of a job may use another device than the one that the job was placed on.
+void Server::stand_on(JobStatus& row, const SharedDevice& device, const Job& job) {
+    row.gpu_number = device.number();
+    row.gpu = device.identity();
+    row.placement = job.device == device.id() ? job.placement : PlacementReason::kFirst;
+    if (device.is_closed() && row.state != JobState::kEnded) row.state = JobState::kLost;
 }
 
 /// What all rows of a job have.
@@ -164,7 +182,8 @@ void Server::describe(JobStatus& row, const Job& job, Instant at) {
 std::vector<int> Server::unseen_of(const Job& job) const {
     if (!job.device || job.runner_pid == 0) return {};
     std::vector<int> unseen = devices_[index_of(*job.device)]->strangers();
-    std::erase_if(unseen, [&](int pid) { return os::child_above(pid, job.runner_pid).pid == 0; });
+    const auto is_of_job = [&](int pid) { return pid == job.runner_pid || os::child_above(pid, job.runner_pid).pid != 0; };
+    std::erase_if(unseen, [&](int pid) { return !is_of_job(pid); });
     return unseen;
 }
 
@@ -224,7 +243,7 @@ void Server::tell_long_waits() {
 
 void Server::tell_wait(const Job& job, JobState state, const Wait& wait) {
     const auto runner = connections_.find(job.runner_connection);
-    if (runner == connections_.end()) return;
+    if (runner == connections_.end() || runner->second.client.client != kNoClient) return;  // a client is not told
     wire::Waits waits;
     waits.state = wire::Text<16>(name_of(state));
     waits.reason = wire::Text<32>(text_of(wait.reason));
@@ -325,9 +344,11 @@ Server::Reply Server::obey(const os::Peer& peer, const wire::ReloadService&) {
     return changed ? Reply{true, dump({{"note", changed.value()}})} : Reply{false, changed.error() + "; nothing is changed"};
 }
 
-Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace&) {
-    for (const auto& device : devices_) device->journal().trace().flush();
-    return {true, dump(to_json(status_of(devices_.front()->journal().trace())))};
+Server::Reply Server::obey(const os::Peer&, const wire::FlushTrace& wanted) {
+    if (wanted.device >= devices_.size()) return {false, "the service has no such device"};
+    TraceFile& trace = devices_[wanted.device]->journal().trace();
+    trace.flush();
+    return {true, dump(to_json(status_of(trace)))};
 }
 
 namespace {
@@ -401,14 +422,16 @@ Server::Reply Server::obey(const os::Peer& peer, Job& job, const wire::SetJob& m
     return change(job, said);
 }
 
-/// Signals the command that `salus run` started, and all clients: processes that a script has started need not end with it.
-/// The command gets the signal first; otherwise a script could see the program that it waits for end, and go on with its
-/// next line. No process gets the signal twice, because a second one often means something else.
+/// Signals the command that `salus run` started, or the process that joined by itself, and all clients: processes that a
+/// script has started need not end with it. The command gets the signal first; otherwise a script could see the program that
+/// it waits for end, and go on with its next line. No process gets the signal twice, because a second one often means
+/// something else.
 Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
     const bool at_once = wanted.at_once != 0;
     const int signal = at_once ? SIGKILL : SIGTERM;
     const std::vector<ClientOn> clients = clients_of(job.id);
     os::ChildProcess command;
+    if (job.joined && job.runner_pid != 0) command = {job.runner_pid, os::open_pidfd(job.runner_pid)};
     for (const ClientOn& client : clients) {
         if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(client.session->process.pid, job.runner_pid);
     }

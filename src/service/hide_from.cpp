@@ -43,9 +43,13 @@ void hide_from(unsigned uid, Status& status, bool only_numbers) {
             if (row.activity) hide_limit_in(row.activity->wait);
         }
     }
-    for (LaneStatus& lane : status.service.lanes) {
-        if (only_numbers && lane.user != viewer) lane.user = kNoUser;
-    }
+    const auto hide_users = [&](DeviceStatus& device) {
+        for (LaneStatus& lane : device.lanes) {
+            if (only_numbers && lane.user != viewer) lane.user = kNoUser;
+        }
+    };
+    hide_users(status.service);
+    for (DeviceStatus& device : status.service.devices) hide_users(device);
 }
 
 }  // namespace salus::service

@@ -117,8 +117,9 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.waited_for = client.waits(at);
     activity.persistent = client.facts.persistent;
     activity.ephemeral = client.facts.ephemeral;
-    if (client.on_device()) activity.on_device = client.reserved();
-    if (client.residency() == Residency::kPaged) activity.paged_out = client.facts.persistent;
+    activity.on_device = client.reserved();
+    if (client.residency() == Residency::kPaged)
+        activity.paged_out = std::max(client.facts.persistent - client.reserved(), Bytes{});
     activity.private_bytes = bytes_on_page(page.private_bytes);
     activity.lane_bytes = bytes_on_page(page.lane_bytes);
     activity.missed_bytes = bytes_on_page(page.missed_bytes);
@@ -138,6 +139,11 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.weight = client.facts.weight;
     activity.occupancy = client.facts.occupancy;
     activity.pageable = client.pageable;
+    if (!client.pageable) activity.stays_because = text_of(session.stays_because);
+    const auto place = [&](PagePlace p) { return bytes_on_page(page.paged_bytes[static_cast<std::size_t>(p)]); };
+    activity.paged_pinned = place(PagePlace::kPinned);
+    activity.paged_memory = place(PagePlace::kMemory);
+    activity.paged_file = place(PagePlace::kFile);
     activity.memory_time_gib_s = shell.engine().memory_time_gib_s(client, at);
     return activity;
 }

@@ -11,11 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/command.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/run_figures.h"
 #include "base/time.h"
-#include "history/command.h"
+#include "core/placement.h"
 #include "history/store.h"
 #include "os/socket.h"
 #include "shell/ports.h"
@@ -26,7 +27,20 @@
 
 namespace salus::service {
 
-/// A command that a user started. If by `salus run`, that process is its runner and lives as long as the job.
+/// What a job's user has said, or its environment says, about where it is to run.
+struct Wishes {
+    std::vector<DeviceId> devices;    ///< empty: any
+    bool has_several = false;         ///< it was assigned several GPUs, of which the service shares `devices`
+    bool is_assigned = false;         ///< by CUDA_VISIBLE_DEVICES; else by --gpu
+    bool was_there = false;           ///< under the last service
+    std::optional<bool> interactive;  ///< its class
+    Bytes persistent, ephemeral;      ///< 0: not said
+
+    bool operator==(const Wishes&) const = default;
+};
+
+/// A command that a user started. Its runner lives as long as the job: its `salus run`, or the process that joined by
+/// itself.
 struct Job {
     std::uint32_t id = 0;
     std::string name;
@@ -35,11 +49,14 @@ struct Job {
     shell::ProcessId runner;
     shell::UserSettings said;
     shell::ConnectionId runner_connection = 0;
-    std::string log;                 ///< path, if it was detached
-    std::optional<DeviceId> device;  ///< the device that it was placed on
+    std::string log;                                     ///< path, if it was detached
+    std::optional<DeviceId> device;                      ///< the device that it was placed on ...
+    PlacementReason placement = PlacementReason::kNone;  ///< ... and why there
+    Wishes wishes;
+    Duration waited_elsewhere;  ///< to start, on devices that it was placed on before
     Instant started;
 
-    history::CommandKeys keys;
+    CommandKeys keys;
     std::string command;
     bool joins_mps = false;
     bool told_of_start = false;  ///< its runner was told why it does not start
@@ -54,6 +71,8 @@ struct Job {
     std::string why_unshared;        ///< what a process of it, or its runner, has said
     bool took_part = false;          ///< it has had a runner or a client
     bool announced = false;          ///< it has had a runner, so its processes count as one job
+    bool joined = false;             ///< its runner is its own process, which has joined by itself
+    bool came_back = false;          ///< it ran before this service did, so how long it has run is not known here
 };
 
 struct EndedJob {

@@ -63,8 +63,12 @@ int main(int argc, char** argv) {
     // An option that this device cannot meet is a wrong one.
     if (!server) return fail(server.error().starts_with("--") ? 2 : 1, server.error());
     server.value()->on_reload([&] { return salus::service::find_options(arguments); });
-    salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB", options.socket,
-                        options.policy, server.value()->devices().front()->engine().capacity().mib() / 1024.0);
+    const auto& devices = server.value()->devices();
+    double capacity_gib = 0;
+    for (const auto& device : devices) capacity_gib += device->engine().capacity().mib() / 1024.0;
+    salus::service::log(salus::LogLevel::kInfo, "listening at {}, policy {}, capacity {:.1f} GiB{}", options.socket,
+                        options.policy, capacity_gib,
+                        devices.size() > 1 ? fmt::format(" on {} devices", devices.size()) : "");
     server.value()->run();
     salus::service::log(salus::LogLevel::kInfo, "stopped");
     return 0;

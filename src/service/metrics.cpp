@@ -49,7 +49,8 @@ std::vector<JobTotals> Server::totals_of_jobs() {
         JobTotals totals = job.totals_of_gone;
         totals.job = id;
         totals += by_job[id];
-        if (job.device) totals.waited_to_start = this->at(*job.device).engine().waited_to_start(JobId{id}, at);
+        totals.waited_to_start = job.waited_elsewhere;
+        if (job.device) totals.waited_to_start += this->at(*job.device).engine().waited_to_start(JobId{id}, at);
         // An iteration that goes on is estimated, and a monitor would take a counter that falls for one that began anew.
         job.busy_shown = totals.busy = std::max(totals.busy, job.busy_shown);
         all.push_back(totals);

@@ -102,10 +102,12 @@ Result<int> launch_apart(std::vector<std::string> command, const std::vector<std
 
 }  // namespace
 
-bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users) {
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users,
+               std::optional<bool> helps) {
     if (!cuda || mode == MpsMode::kOff) return false;
     if (mode == MpsMode::kOn) return true;
     if (all_users) return false;
+    if (helps) return *helps;
     return (lanes_option != 0 ? lanes_option : lanes_the_policy_wants) > 1;
 }
 

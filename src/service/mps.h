@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,10 @@ namespace salus::service {
 
 /// Under MPS, a fault of one client hits all clients. So MPS stays off unless several lanes are to run at once. Without CUDA
 /// there is no MPS. For all users, it starts only if it is asked for: it would serve the service's own user alone.
+/// Where overlap is measured, `auto` starts it if that has shown that it helps (`helps`), however many lanes there may be.
 /// `lanes_option`: as in Options; 0 leaves the number to the policy.
-bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users);
+bool wants_mps(MpsMode mode, unsigned lanes_option, unsigned lanes_the_policy_wants, bool cuda, bool all_users,
+               std::optional<bool> helps = {});
 
 /// Whether a job may use the service's MPS. A server of MPS belongs to one user: a client of another would wait until the
 /// server's clients have left and another server has started, and a fault of one user's job would end the other's. So MPS is

@@ -45,6 +45,17 @@ TEST(WantsMps, FollowsTheTable) {
     }
 }
 
+TEST(WantsMps, WhereOverlapIsMeasuredAutoGoesByThat) {
+    for (const unsigned lanes : {0u, 4u}) {
+        EXPECT_TRUE(wants_mps(MpsMode::kAuto, lanes, 1, true, false, true));
+        EXPECT_FALSE(wants_mps(MpsMode::kAuto, lanes, 2, true, false, false));
+    }
+    EXPECT_FALSE(wants_mps(MpsMode::kAuto, 0, 2, true, /*all_users=*/true, true));
+    EXPECT_FALSE(wants_mps(MpsMode::kAuto, 0, 2, /*cuda=*/false, false, true));
+    EXPECT_TRUE(wants_mps(MpsMode::kOn, 0, 1, true, false, false));
+    EXPECT_FALSE(wants_mps(MpsMode::kOff, 4, 2, true, false, true));
+}
+
 TEST(WantsMps, AServerHasJobsOfOneUserOnly) {
     EXPECT_TRUE(may_join_mps(0, 0, 0));
     EXPECT_TRUE(may_join_mps(1000, 1000, Mps::kClientsMax - 1));

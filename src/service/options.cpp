@@ -30,6 +30,7 @@ namespace {
 
 constexpr Bytes kCapacityMin = mebibytes(1);
 constexpr Bytes kTraceLimitMin = Bytes{4 << 10};
+constexpr std::int64_t kHostDevicesMax = 64;
 
 /// As people type it.
 std::string least_text(Bytes size) {
@@ -234,6 +235,14 @@ std::string OptionsParser::in_our_words(const CLI::ParseError& error) const {
     return salus::explain(program_, error);
 }
 
+std::optional<unsigned> host_devices_in(std::string_view device) {
+    constexpr std::string_view kMany = "host:";
+    if (device == "host") return 1;
+    if (!device.starts_with(kMany)) return std::nullopt;
+    const auto count = parse_integer(device.substr(kMany.size()));
+    return count && *count >= 1 && *count <= kHostDevicesMax ? std::optional(static_cast<unsigned>(*count)) : std::nullopt;
+}
+
 std::string default_configuration_file() { return os::user_directory("XDG_CONFIG_HOME", "/.config") + "/salusd.toml"; }
 
 OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
@@ -247,17 +256,31 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
     program.add_option("--policy", plain_.policy, "order of turns: fifo, srtf, las, fair, rr, priority, pack")
         ->type_name(fmt::format("{}", fmt::join(policy_names(), "|")))
         ->capture_default_str();
-    program.add_option("--capacity", capacity_, "total memory for jobs (default: most of the device's memory)");
+    program.add_option("--capacity", capacity_, "memory for jobs on each device (default: most of its memory)");
     program.add_option("--lanes", plain_.lanes, "lanes that may run at once (default: as the policy wants)");
     program
-        .add_option("--overlap", overlap_, "off or measure: let batch jobs run at once where that is measured to be faster")
-        ->type_name("off|measure")
+        .add_option("--overlap", overlap_,
+                    "measure: let batch jobs run at once where that is measured to be faster; off; auto: measure on GPUs")
+        ->type_name("auto|off|measure")
         ->capture_default_str();
+    program.add_option("--page-gpu", page_gpu_, "off or on: with paging, also move memory of a GPU to the host and back")
+        ->type_name("WHEN");
+    program
+        .add_option("--page-dir", plain_.page_directory,
+                    "Directory for memory paged out of a GPU that the host's memory cannot hold")
+        ->type_name("DIRECTORY");
     program.add_option("--paging", paging_, "on or off: page out waiting jobs to admit others")
         ->type_name("on|off")
         ->capture_default_str();
-    program.add_option("--device", plain_.device, "auto (a GPU if there is one), cuda or host")
+    program
+        .add_option("--device", plain_.device,
+                    "auto (the GPUs if there are any), cuda or host; host:N divides the host into N devices, for a try")
         ->type_name("auto|cuda|host")
+        ->capture_default_str();
+    program
+        .add_option("--placement", placement_,
+                    "spread or pack: where batch jobs go among several GPUs; interactive jobs are spread")
+        ->type_name("spread|pack")
         ->capture_default_str();
     program.add_option("--mps", mps_, "auto, on or off: run NVIDIA's MPS; without it, lanes take turns on a GPU")
         ->type_name("auto|on|off")
@@ -294,9 +317,11 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
     program.add_option("--job-mapping-dir", plain_.job_mapping,
                        "directory for a file for each GPU with the numbers of its jobs, for NVIDIA's DCGM exporter");
     program
-        .add_option("--user-jobs-max", plain_.user_limits.others.jobs, "jobs of a user that may run at once; 0: any number")
+        .add_option("--user-jobs-max", plain_.user_limits.others.jobs,
+                    "jobs of a user that may run at once on a device; 0: any number")
         ->capture_default_str();
-    program.add_option("--user-memory-max", user_memory_max_, "memory that a user's jobs may have together (default: all)");
+    program.add_option("--user-memory-max", user_memory_max_,
+                       "memory that a user's jobs may have together on a device (default: all)");
     program.add_option("--user-weight-max", user_weight_max_,
                        "highest weight of a user's job (default: none; 1 if users is all and share-by is job)");
     program.add_option("--user-priority-max", user_priority_max_,
@@ -315,7 +340,8 @@ GivenOptions OptionsParser::on_command_line() const {
         const bool is_value = option->get_items_expected_max() > 0 && option->count() > 0;
         if (!is_value || file_->gave("--" + name)) continue;
         const std::string value = option->results().back();
-        const bool is_path = name == "config" || name == "socket" || name == "state" || name == "job-mapping-dir";
+        const bool is_path =
+            name == "config" || name == "socket" || name == "state" || name == "job-mapping-dir" || name == "page-dir";
         found.emplace_back(name, is_path ? os::absolute_path(value) : value);
     }
     return found;
@@ -351,16 +377,24 @@ void OptionsParser::read_user_limits(Options& options) const {
 Options OptionsParser::finish() const {
     Options options = plain_;
     options.policy = policy_from(options.policy).info.name;
-    if (options.device != "auto" && options.device != "cuda" && options.device != "host")
+    if (placement_ != "spread" && placement_ != "pack")
+        throw CLI::ValidationError("--placement", "must be spread or pack; got '" + placement_ + "'");
+    options.placement = placement_ == "pack" ? Packing::kPack : Packing::kSpread;
+    if (options.device != "auto" && options.device != "cuda" && !host_devices_in(options.device))
         throw CLI::ValidationError("--device", "there is no device '" + options.device + "'");
     options.capacity = size_from("--capacity", capacity_, Bytes{}, kCapacityMin);
     options.trace_limit = size_from("--trace-limit", trace_limit_, options.trace_limit, kTraceLimitMin);
     if (paging_ != "on" && paging_ != "off")
         throw CLI::ValidationError("--paging", "must be on or off; got '" + paging_ + "'");
     options.paging = paging_ == "on";
-    if (overlap_ != "off" && overlap_ != "measure")
-        throw CLI::ValidationError("--overlap", "must be off or measure; got '" + overlap_ + "'");
-    options.overlap = overlap_ == "measure";
+    if (page_gpu_ != "on" && page_gpu_ != "off")
+        throw CLI::ValidationError("--page-gpu", "must be off or on; got '" + page_gpu_ + "'");
+    options.page_gpu = page_gpu_ == "on";
+    constexpr std::size_t kPathMost = 255;  // it goes into a message
+    if (options.page_directory.size() > kPathMost) throw CLI::ValidationError("--page-dir", "is longer than 255 characters");
+    if (overlap_ != "auto" && overlap_ != "off" && overlap_ != "measure")
+        throw CLI::ValidationError("--overlap", "must be auto, off or measure; got '" + overlap_ + "'");
+    if (overlap_ != "auto") options.overlap = overlap_ == "measure";
     if (users_ != "own" && users_ != "all")
         throw CLI::ValidationError("--users", "must be own or all; got '" + users_ + "'");
     options.all_users = users_ == "all";

@@ -4,11 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "core/placement.h"
 #include "service/kept.h"
 #include "service/log.h"
 #include "service/user_limits.h"
@@ -28,9 +30,13 @@ struct Options {
     std::string configured_policy;  ///< without `salus policy`; empty: the same
     Bytes capacity;                 ///< 0: the device's memory
     unsigned lanes = 0;             ///< 0: as many as the policy wants
-    bool overlap = false;           ///< batch jobs run at once where that is measured to be faster
+    /// Batch jobs run at once where that is measured to be faster. Nothing: on GPUs.
+    std::optional<bool> overlap;
     bool paging = true;
-    std::string device = "auto";  ///< the GPU if there is one, else the host
+    bool page_gpu = false;                 ///< a GPU's memory, too
+    std::string page_directory;            ///< for memory paged out of a GPU; empty: the client chooses
+    std::string device = "auto";           ///< the GPUs if there are any, else the host
+    Packing placement = Packing::kSpread;  ///< of batch jobs, on several devices
     MpsMode mps = MpsMode::kAuto;
     std::optional<Duration> min_turn;  ///< nothing: depends on the device
     std::string socket;                ///< empty: the user's
@@ -79,7 +85,9 @@ private:
     std::string capacity_;
     std::string trace_limit_;
     std::string paging_ = "on";
-    std::string overlap_ = "off";
+    std::string page_gpu_ = "off";
+    std::string overlap_ = "auto";
+    std::string placement_ = "spread";
     std::string mps_ = "auto";
     std::string log_level_ = "info";
     std::string users_ = "own";
@@ -95,6 +103,9 @@ private:
 /// The options of a service that starts now, or reads its configuration again: those on its command line, then what the last
 /// service left (service/kept.h), then the configuration. An error is one line.
 Result<Options> find_options(const std::vector<std::string>& arguments);
+
+/// How many devices the host is to be: 1 for "host", 4 for "host:4". Nothing: this is not the host, or makes no sense.
+std::optional<unsigned> host_devices_in(std::string_view device);
 
 /// The default path of a user's configuration.
 std::string default_configuration_file();

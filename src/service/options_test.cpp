@@ -26,10 +26,13 @@ namespace fs = std::filesystem;
 /// All options, so that a comparison forgets none.
 std::string shown(const Options& o) {
     return fmt::format(
-        "policy={} capacity={} lanes={} overlap={} paging={} device={} mps={} min_turn={} socket={} state={} log_level={} "
+        "policy={} capacity={} lanes={} overlap={} paging={} page_gpu={} page_dir={} device={} placement={} mps={} "
+        "min_turn={} socket={} state={} "
+        "log_level={} "
         "trace_limit={} rehome_after={} all_users={} connections_per_user={} share_by_user={} hides_others={} jobs_max={} "
         "memory_max={} weight_max={} priority_max={} metrics={} job_mapping={}",
-        o.policy, o.capacity.count, o.lanes, o.overlap, o.paging, o.device, static_cast<int>(o.mps),
+        o.policy, o.capacity.count, o.lanes, o.overlap ? (*o.overlap ? "measure" : "off") : "auto", o.paging, o.page_gpu,
+        o.page_directory, o.device, static_cast<int>(o.placement), static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
         o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.others.jobs,
         o.user_limits.others.memory.count, o.user_limits.others.weight.value_or(-1),
@@ -104,8 +107,11 @@ const std::vector<Row> kRows = {
     {"policy", "srtf", "\"srtf\"", "policy=srtf"},
     {"capacity", "3GiB", "\"3GiB\"", "capacity=3221225472"},
     {"lanes", "4", "4", "lanes=4"},
-    {"overlap", "measure", "\"measure\"", "overlap=true"},
+    {"overlap", "measure", "\"measure\"", "overlap=measure"},
+    {"placement", "pack", "\"pack\"", "placement=1"},
     {"paging", "off", "\"off\"", "paging=false"},
+    {"page-gpu", "on", "\"on\"", "page_gpu=true"},
+    {"page-dir", "/", "\"/\"", "page_dir=/"},
     {"device", "host", "\"host\"", "device=host"},
     {"mps", "on", "\"on\"", "mps=1"},
     {"min-turn-ms", "2.5", "2.5", "min_turn=2500000"},
@@ -406,7 +412,9 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"lanes", {"-1", "two", "1.5", "99999999999999999999"}},
         {"overlap", {"on", "", "Measure"}},
         {"paging", {"maybe", "yes", "true", "ON"}},
-        {"device", {"gpu", "Host", ""}},
+        {"page-gpu", {"maybe", "yes", "true", "ON"}},
+        {"device", {"gpu", "Host", "", "host:0", "host:", "host:65", "host:x", "cuda:2"}},
+        {"placement", {"packed", "", "Pack"}},
         {"mps", {"maybe", "", "yes", "1", "Auto"}},
         {"min-turn-ms", {"-1", "60001", "nan", "inf", "soon"}},
         {"rehome-after-s", {"-0.5", "86401", "nan", "never"}},

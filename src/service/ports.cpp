@@ -36,13 +36,16 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     EngineOptions& engine = settings.engine;
     engine.capacity = capacity_from(options, memory);
     engine.lanes_max = options.lanes;
-    engine.overlap = options.overlap;
+    engine.overlap = options.overlap.value_or(!memory.traits().is_host);
     engine.paging = options.paging;
     engine.share_by_user = options.share_by_user;
     engine.user_jobs_max = options.user_limits.others.jobs;
     engine.user_memory_max = options.user_limits.others.memory;
     engine.min_turn = options.min_turn.value_or(memory.traits().asynchronous ? kMinTurnOnGpu : kMinTurnOnHost);
-    engine.page_bytes_per_s = 1e9;  // to a file and back
+    // Until it is measured: to a file and back; between a GPU and memory that is not pinned.
+    engine.page_bytes_per_s = memory.traits().is_host ? 1e9 : 7e9;
+    settings.pages = memory.traits().is_host || options.page_gpu;
+    settings.page_directory = options.page_directory;
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
     if (memory.traits().has_contexts) engine.context = kContextGuess;

@@ -48,6 +48,8 @@ Reload reload_from(const Options& now, Options read) {
     if (had.priority != has.priority) changed.push_back(limit_text("user-priority-max", has.priority));
     if (now.user_limits.users != read.user_limits.users) changed.emplace_back("limits of single users");
     if (now.user_limits.groups != read.user_limits.groups) changed.emplace_back("limits of groups");
+    if (now.placement != read.placement)
+        changed.emplace_back(read.placement == Packing::kPack ? "placement pack" : "placement spread");
     compare("connections-per-user", now.connections_per_user, read.connections_per_user);
     compare("log-level", now.log_level, read.log_level);
     compare("trace-limit", now.trace_limit, read.trace_limit);
@@ -60,6 +62,8 @@ Reload reload_from(const Options& now, Options read) {
         if (std::exchange(wanted, is) != is) later.emplace_back(name);
     };
     stays("device", now.device, read.device);
+    stays("page-gpu", now.page_gpu, read.page_gpu);
+    stays("page-dir", now.page_directory, read.page_directory);
     stays("mps", now.mps, read.mps);
     stays("users", now.all_users, read.all_users);
     stays("overlap", now.overlap, read.overlap);

@@ -25,8 +25,11 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.trace_limit = mebibytes(64);
     read.metrics = "[::1]:9464";
     read.job_mapping = "/jobs";
+    read.placement = Packing::kPack;
     read.device = "host";
     read.mps = MpsMode::kOff;
+    read.page_gpu = true;
+    read.page_directory = "/pages";
     read.all_users = true;
     read.overlap = true;
     read.share_by_user = true;
@@ -41,8 +44,9 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
         reload.line,
         "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
         "user-jobs-max 3, user-memory-max 1.0 GiB, user-weight-max 2.5, user-priority-max 7, limits of single users, limits "
-        "of groups, connections-per-user 9, log-level debug, trace-limit 64.0 MiB, metrics [::1]:9464, "
-        "job-mapping-dir /jobs; needs a restart: device, mps, users, overlap, share-by, show-others, socket, state");
+        "of groups, placement pack, connections-per-user 9, log-level debug, trace-limit 64.0 MiB, metrics [::1]:9464, "
+        "job-mapping-dir /jobs; needs a restart: device, page-gpu, page-dir, mps, users, overlap, share-by, show-others, "
+        "socket, state");
     EXPECT_EQ(reload.options.user_limits.others.jobs, 3u);
     EXPECT_EQ(reload.options.user_limits.users.at(1000).jobs, 2u);
     EXPECT_EQ(reload.options.policy, "las");
@@ -53,7 +57,8 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     EXPECT_EQ(reload.options.socket + reload.options.state, "");
     read.min_turn.reset();
     EXPECT_EQ(reload_from(reload.options, read).line,
-              "changed: min-turn-ms by the cost of a switch; needs a restart: device, mps, users, overlap, share-by, "
+              "changed: min-turn-ms by the cost of a switch; needs a restart: device, page-gpu, page-dir, mps, users, "
+              "overlap, share-by, "
               "show-others, socket, state");
     read.user_limits.others.jobs = 0;
     read.user_limits.others.memory = {};

@@ -26,12 +26,32 @@ RunHistory::RunHistory(const std::string& state_directory) {
     store_ = std::move(opened.store);
 }
 
-history::Figures RunHistory::recall(unsigned uid, history::CommandKeys keys) {
+history::Figures RunHistory::recall(unsigned uid, CommandKeys keys) {
     if (!store_ || keys.command == 0) return {};
     const Result<history::Figures> found = store_->find(uid, keys);
     if (found) return found.value();
     log(LogLevel::kWarning, "the history of jobs cannot be read: {}", found.error());
     return {};
+}
+
+std::vector<history::CommandPair> RunHistory::pairs_with(unsigned uid, CommandKeys keys) {
+    if (!store_ || keys.command == 0) return {};
+    Result<std::vector<history::CommandPair>> found = store_->pairs_with(uid, keys);
+    if (found) return std::move(found).value();
+    log(LogLevel::kWarning, "the history of jobs cannot be read: {}", found.error());
+    return {};
+}
+
+bool RunHistory::mps_helps(unsigned uid) {
+    const Result<bool> helps = store_ ? store_->mps_helps(uid) : false;
+    return helps.ok() && helps.value();
+}
+
+void RunHistory::record(history::CommandPair pair) {
+    if (!store_ || pair.first.command == 0 || pair.second.command == 0) return;
+    pair.measured_at_s = os::unix_time_s();
+    const Result<bool> recorded = store_->record(std::move(pair));
+    if (!recorded) log(LogLevel::kWarning, "cannot record jobs that ran at once in the history: {}", recorded.error());
 }
 
 Result<std::vector<history::Record>> RunHistory::list(std::optional<unsigned> uid) {

@@ -20,7 +20,13 @@ public:
     explicit RunHistory(const std::string& state_directory);
 
     /// Figures of earlier runs; zeros: nothing is known.
-    history::Figures recall(unsigned uid, history::CommandKeys keys);
+    history::Figures recall(unsigned uid, CommandKeys keys);
+    /// What is known of this command beside others; it is `first` of each pair.
+    std::vector<history::CommandPair> pairs_with(unsigned uid, CommandKeys keys);
+    /// Whether MPS was measured to help this user's jobs.
+    bool mps_helps(unsigned uid);
+    /// Records two that ran at once, as measured now.
+    void record(history::CommandPair pair);
     /// The records of one user, or of all.
     Result<std::vector<history::Record>> list(std::optional<unsigned> uid);
     /// Forgets commands that contain `part`. Returns their number.

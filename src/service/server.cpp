@@ -15,7 +15,6 @@
 #include <initializer_list>
 
 #include "base/text.h"
-#include "core/placement.h"
 #include "history/untold.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -122,10 +121,13 @@ Server::Server(const Options& options, Devices devices)
       job_mapping_(options.job_mapping) {
     for (auto& memory : devices) {
         const DeviceId id{static_cast<std::uint32_t>(devices_.size())};
-        devices_.push_back(std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this)));
+        const std::string name = devices.size() > 1 ? memory->identity() : "";
+        devices_.push_back(
+            std::make_unique<SharedDevice>(id, options, std::move(memory), static_cast<ServerLink&>(*this), name));
         Shell& shell = devices_.back()->shell();
         shell.on_departure([this, &shell](const Session& session) {
             keep_again_ = true;
+            record_pairs_of(shell, session);
             Job* job = jobs_.find(session.job);
             if (!job) return;
             job->gone = whole_of(job->gone, shell.figures_of(session));
@@ -190,7 +192,9 @@ Result<bool> Server::move_to(const std::string& socket) {
 }
 
 std::string Server::offer_mps(SharedDevice& device, MpsPatience patience) {
-    return device.offer_mps(patience, jobs_.on(device.id()) - jobs_.on_mps_of(device.id()));
+    const bool measures = device.engine().options().overlap;
+    const std::optional<bool> helps = measures ? std::optional(history_.mps_helps(::getuid())) : std::nullopt;
+    return device.offer_mps(patience, jobs_.on(device.id()) - jobs_.on_mps_of(device.id()), helps);
 }
 
 bool Server::watch(int fd, Watch what, std::uint32_t id, std::uint32_t events) {
@@ -209,7 +213,10 @@ Server::Attached::~Attached() {
 ServerLink::Sent Server::send(ConnectionId to, const wire::Message& message, std::span<const int> descriptors) {
     const auto connection = connections_.find(to);
     if (connection == connections_.end() || !connection->second.socket) return Sent::kGone;
-    if (wire::send(connection->second.socket.get(), message, descriptors)) return Sent::kYes;
+    wire::Message named = message;
+    if (auto* start = std::get_if<wire::Start>(&named))
+        name_device(jobs_.at(connection->second.job), start->gpu, start->mps);
+    if (wire::send(connection->second.socket.get(), named, descriptors)) return Sent::kYes;
     return errno == EAGAIN ? Sent::kFull : Sent::kGone;
 }
 
@@ -219,19 +226,6 @@ void Server::hang_up(ConnectionId connection) {
 
 bool Server::watch_mps(DeviceId device, int pidfd) {
     return watch(pidfd, Watch::kMps, static_cast<std::uint32_t>(device), EPOLLIN);
-}
-
-/// The job's device; chooses one if it has none.
-SharedDevice& Server::device_for(Job& job) {
-    if (!job.device) {
-        std::vector<DeviceFacts> facts;
-        for (const auto& device : devices_) {
-            const Engine& engine = device->engine();
-            facts.push_back({device->id(), engine.capacity(), engine.reserved(), jobs_.on(device->id())});
-        }
-        job.device = choose_device(facts);
-    }
-    return at(*job.device);
 }
 
 // ----------------------------------------------------------------------------------------------------------- clients
@@ -288,6 +282,7 @@ void Server::block_signals() {
 void Server::run() {
     while (!stopping_) step(kNever);
     tell_held_back();
+    for (const ClientOn& client : clients()) record_pairs_of(client.shell(), *client.session);
     keep_at_the_end();
     Bytes held_by_orphans;
     for (const auto& device : devices_) {
@@ -304,7 +299,7 @@ void Server::step(Instant limit) {
     if (count == 0) {
         keep();
         Instant until = std::min({limit, long_wait_due(), accept_again_at_, held_back_due(), look_at_socket_at_,
-                                  metrics_.due(), serve_metrics_again_at_});
+                                  metrics_.due(), serve_metrics_again_at_, place_anew_at_});
         for (const auto& device : devices_) {
             device->shell().quiet();
             device->journal().quiet(os::now());
@@ -337,6 +332,7 @@ void Server::step(Instant limit) {
             case Watch::kProcess: forget_process(id); break;
             case Watch::kMps: at(DeviceId{id}).mps_is_gone(); break;
             case Watch::kMetrics: metrics_wait = true; break;  // after all others
+            case Watch::kRunner: close(id); break;
             case Watch::kTrace:
                 if (const auto found = connections_.find(id); found != connections_.end() && found->second.trace) {
                     if (!found->second.trace->go_on()) found->second.trace.reset();
@@ -352,7 +348,9 @@ void Server::step(Instant limit) {
         device->shell().tick();
         if (device->shell().sessions().size() < sessions) close_without_session();
     }
+    look_for_lost_devices();
     const Instant at = os::now();
+    if (place_anew_at_ <= at) place_waiting_anew();
     if (long_wait_at_ <= at) {
         tell_long_waits();
         look_for_waits_at_ = at;
@@ -422,8 +420,8 @@ void Server::adopt(os::Descriptor socket) {
     connections_.emplace(connection.id, std::move(connection));
 }
 
-void Server::refuse(const Connection& connection, const std::string& why) {
-    wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why)});
+void Server::refuse(const Connection& connection, const std::string& why, Mistake mistake) {
+    wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why), static_cast<std::uint32_t>(mistake)});
 }
 
 void Server::read_from(Connection& connection) {
@@ -444,7 +442,12 @@ void Server::read_from(Connection& connection) {
 }
 
 bool Server::handle(Connection& connection, wire::Received& received) {
+    const auto* attach = std::get_if<wire::Attach>(&received.message);
+    const Job* const own = connection.runner ? jobs_.find(connection.job) : nullptr;  // that has joined by itself
+    if (const auto* ended = std::get_if<wire::Ended>(&received.message); ended && own)
+        return end_job(connection, *ended), true;
     if (const ClientOn client = client_of(connection)) return client.shell().message(*client.session, received.message);
+    if (own && attach) return this->attach(connection, received, *attach);
     if (connection.job != 0) {  // its runner
         if (std::holds_alternative<wire::Interrupted>(received.message)) return hurry(connection.job);
         if (const auto* unshared = std::get_if<wire::Unshared>(&received.message))
@@ -452,13 +455,13 @@ bool Server::handle(Connection& connection, wire::Received& received) {
         if (const auto* ended = std::get_if<wire::Ended>(&received.message)) end_job(connection, *ended);
         return false;
     }
-    const auto* attach = std::get_if<wire::Attach>(&received.message);
     const auto* run = std::get_if<wire::Run>(&received.message);
     if ((attach || run) && connection.peer.pid == 0) {
         log_of_peer(LogLevel::kWarning, "a process of user {} is turned away: {}", connection.peer.uid, kUnseen);
         refuse(connection, kUnseen);
         return false;
     }
+    if (const auto* wishes = std::get_if<wire::Wishes>(&received.message)) return connection.wishes = *wishes, true;
     if (attach) return this->attach(connection, received, *attach);
     if (run) return run_job(connection, *run);
     if (const auto* copy = std::get_if<wire::CopyTrace>(&received.message)) return stream_trace(connection, *copy);
@@ -478,12 +481,13 @@ bool Server::answer(Connection& connection, const wire::Command& command) {
     return send_reply(connection, reply) && tell_end(connection);
 }
 
-/// The trace of the first device, piece by piece, whenever the reader can take more.
+/// The trace of a device, piece by piece, whenever the reader can take more.
 bool Server::stream_trace(Connection& connection, const wire::CopyTrace& wanted) {
     auto ends = os::make_socket_pair();
-    if (connection.trace || !ends) return send_reply(connection, {false, "the trace cannot be sent now"});
-    devices_.front()->journal().trace().flush();
-    const TraceFile& trace = devices_.front()->journal().trace();
+    if (connection.trace || !ends || wanted.device >= devices_.size())
+        return send_reply(connection, {false, "the trace cannot be sent now"});
+    TraceFile& trace = devices_[wanted.device]->journal().trace();
+    trace.flush();
     const unsigned uid = connection.peer.uid;
     connection.trace = std::make_unique<TraceStream>(trace.pieces(), TraceView(uid, options_.hides_others && uid != 0),
                                                      std::move(ends->first), wanted.last_bytes);
@@ -545,16 +549,16 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     wire::Attach checked = attach;
     checked.weight = std::min(checked.weight, limits.weight.value_or(checked.weight));
     checked.priority = std::min(checked.priority, limits.priority.value_or(checked.priority));
+    look_whether_devices_are_there();
     const std::uint32_t number = attach.job != 0 ? attach.job : kept_number_of(session->process, session->uid);
     Job& job = jobs_.add(number, attach.name.view(), connection.peer.uid, os::now());
     checked.job = job.id;
     take_over(job, session->process);
     session->past = job.past;
     session->said = job.said;
-    for (const auto& device : devices_) {  // an orphan's memory is on this device
-        if (device->shell().is_orphan(session->process)) job.device = device->id();
-    }
-    SharedDevice& device = device_for(job);
+    SharedDevice* const chosen = device_for(job, *session, attach);
+    if (!chosen) return turn_away(why_nowhere(job));
+    SharedDevice& device = *chosen;
     session->id = device.shell().lowest_free_id();
     tell_limits(device, session->uid);
     Result<Session*> attached = device.shell().attach(std::move(session), checked);
@@ -565,7 +569,52 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     job.took_part = true;
     keep_again_ = true;
     job.why_unshared.clear();
+    recall_pairs_of(client_of(connection));
     return true;
+}
+
+/// The engine hears what is known of the client's command beside those of the others of its user.
+void Server::recall_pairs_of(const ClientOn& client) {
+    if (!client || !client.shell().engine().measures_overlap()) return;
+    const Session& session = *client.session;
+    const Job* job = jobs_.find(session.job);
+    if (!job) return;
+    const std::vector<history::CommandPair> pairs = history_.pairs_with(job->uid, job->keys);
+    if (pairs.empty()) return;
+    std::vector<std::pair<const Session*, double>> known;  // first: feeding may change the sessions
+    for (const auto& [id, other] : client.shell().sessions()) {
+        const Job* its = jobs_.find(other->job);
+        if (!its || its->uid != job->uid || other->job == session.job) continue;
+        const bool mps = job->joins_mps && its->joins_mps;
+        const auto matches = [&](bool exactly) {
+            return std::ranges::find_if(pairs, [&](const history::CommandPair& pair) {
+                if (pair.mps != mps) return false;
+                return exactly ? pair.second.command == its->keys.command : pair.second.program == its->keys.program;
+            });
+        };
+        auto found = matches(true);
+        if (found == pairs.end()) found = matches(false);
+        if (found != pairs.end()) known.emplace_back(other.get(), found->rate);
+    }
+    for (const auto& [other, rate] : known) client.shell().recall(session, *other, rate);
+}
+
+/// A client leaves: what was measured of it beside others is for their next runs.
+void Server::record_pairs_of(const Shell& shell, const Session& session) {
+    for (const Overlap::Pair& pair : shell.engine().overlap().pairs_of(session.id)) {
+        const auto other = shell.sessions().find(pair.a == session.id ? pair.b : pair.a);
+        const Job* a = jobs_.find(session.job);
+        const Job* b = other == shell.sessions().end() ? nullptr : jobs_.find(other->second->job);
+        if (!a || !b || a == b) continue;
+        history_.record(history::CommandPair{.uid = a->uid,
+                                             .first = a->keys,
+                                             .second = b->keys,
+                                             .first_command = a->command,
+                                             .second_command = b->command,
+                                             .rate = pair.rate.mean,
+                                             .error = pair.rate.error,
+                                             .mps = a->joins_mps && b->joins_mps});
+    }
 }
 
 UserLimits Server::limits_of(unsigned uid) {
@@ -615,11 +664,21 @@ std::string Server::why_no_new_job(unsigned uid) {
 bool Server::run_job(Connection& connection, const wire::Run& run) {
     // One that already runs keeps its place; its clients get what the limits allow.
     const std::string why_not = limits_of(connection.peer.uid).why_not(run.weight, run.priority);
-    if (run.runs == 0 && !why_not.empty()) {
+    if (run.runs == 0 && run.joins == 0 && !why_not.empty()) {
         wire::send(connection.socket.get(), wire::Sorry{wire::Text<256>(why_not), 1});
         return false;
     }
+    look_whether_devices_are_there();
+    Wishes wishes;
+    if (const auto why = read_wishes(connection.wishes, wishes)) return refuse(connection, why->line, why->mistake), false;
     Job& job = jobs_.add(run.job, run.name.view(), connection.peer.uid, os::now());
+    job.wishes = wishes;
+    if (run.joins != 0) {
+        connection.runner = os::open_pidfd(connection.peer.pid);
+        if (!connection.runner || !watch(connection.runner.get(), Watch::kRunner, connection.id, EPOLLIN)) return false;
+    }
+    job.joined = run.joins != 0;
+    job.came_back = run.runs != 0;
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
@@ -633,25 +692,25 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     job.past = history_.recall(job.uid, job.keys);
     connection.job = job.id;
     // After a restart of the service, clients may attach before their `salus run` does.
-    for (const ClientOn& client : clients_of(job.id)) client.shell().expect(*client.session, job.past);
+    for (const ClientOn& client : clients_of(job.id)) {
+        client.shell().expect(*client.session, job.past);
+        recall_pairs_of(client);
+    }
     log(LogLevel::kInfo, "job {} ({}) is run by pid {}", job.id, job.name, job.runner_pid);
-    SharedDevice& device = device_for(job);
+    SharedDevice* const device = device_for(job);
+    if (!device) {
+        refuse(connection, why_nowhere(job), Mistake::kFinal);
+        return false;
+    }
+    decide_mps(job);
     wire::Running running;
     running.job = job.id;
-    running.device = wire::Text<16>(device.traits().name);
-    running.gpu = wire::Text<64>(device.identity());
-    const bool offered = !device.mps_for_new_jobs().empty();
-    job.joins_mps = job.joins_mps || (offered && may_join_mps(::getuid(), job.uid, jobs_.on_mps_of(device.id())));
-    if (offered && !job.joins_mps) {
-        log(LogLevel::kWarning, "job {} ({}) runs without MPS, which takes at most {} jobs, and of user {} only", job.id,
-            job.name, Mps::kClientsMax, ::getuid());
-    }
-    if (job.joins_mps) running.mps = wire::Text<128>(device.mps());
+    running.device = wire::Text<16>(device->traits().name);
+    name_device(job, running.gpu, running.mps);
+    running.has_several = job.wishes.has_several ? 1 : 0;
     job.took_part = true;
-    tell_limits(device, job.uid);
-    const bool starts = device.shell().announce(
-        {JobId{job.id}, connection.id, job.past.persistent, run.runs != 0, run.waited != 0, job.uid});
-    running.waits = starts ? 0 : 1;
+    running.waits = announce_to(*device, job, run.runs != 0, run.waited != 0) ? 0 : 1;
+    if (running.waits != 0 && devices_.size() > 1) place_anew_at_ = std::min(place_anew_at_, os::now() + kPlaceAnewEvery);
     return wire::send(connection.socket.get(), running);
 }
 
@@ -673,19 +732,32 @@ void Server::note_unshared(const os::Peer& peer, const wire::Unshared& unshared)
 void Server::end_job(const Connection& connection, const wire::Ended& ended) {
     Job* known = jobs_.find(connection.job);
     if (!known || known->runner_connection != connection.id) return;
-    Job& job = *known;
+    const Duration took{static_cast<std::int64_t>(ended.took_ns)};
+    if (!known->took) record_end(*known, ended.status, took);
+}
+
+/// `status`: nothing if nobody has seen it.
+void Server::record_end(Job& job, std::optional<int> status, Duration took) {
     RunFigures figures = job.gone;
     RunUse use = job.used_by_gone;
     for (const ClientOn& client : clients_of(job.id)) {
         figures = whole_of(figures, client.shell().figures_of(*client.session));
         use += client.shell().use_of(*client.session);
     }
-    const Duration took{static_cast<std::int64_t>(ended.took_ns)};
-    job.exit_status = ended.status;
+    job.exit_status = status;
     job.took = took;
-    history_.record({job.uid, job.keys, job.command, figures, took, 0, ended.status, use});
-    log(LogLevel::kInfo, "job {} ({}) ended with status {} after {} iterations", job.id, job.name, ended.status,
-        figures.iterations);
+    const int written = status.value_or(history::kStatusUnknown);
+    history_.record({job.uid, job.keys, job.command, figures, took, 0, written, use});
+    log(LogLevel::kInfo, "job {} ({}) ended with {} after {} iterations", job.id, job.name,
+        status ? fmt::format("status {}", *status) : "a status that nobody saw", figures.iterations);
+}
+
+/// The runner is gone. One that was the job itself may not have told its end: it was killed, or has left.
+void Server::lose_runner(const Connection& connection) {
+    Job* const job = jobs_.find(connection.job);
+    if (!job || job->runner_connection != connection.id || job->runner_pid == 0) return;
+    job->runner_pid = 0;
+    if (job->joined && !job->took && !job->came_back) record_end(*job, std::nullopt, os::now() - job->started);
 }
 
 void Server::record_untold(unsigned uid, const wire::UntoldEnd& end) {
@@ -711,8 +783,7 @@ void Server::close(std::uint32_t id) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
     if (const ClientOn client = client_of(found->second)) client.shell().disconnected(*client.session);
-    Job* job = jobs_.find(found->second.job);
-    if (job && job->runner_connection == id) job->runner_pid = 0;
+    lose_runner(found->second);
     connections_.erase(found);
     if (accept_again_at_ != kNever) accept_again_at_ = os::now();  // a descriptor is free now
     drop_ended_jobs();
@@ -720,8 +791,11 @@ void Server::close(std::uint32_t id) {
 
 /// Removes the connections of clients whose sessions the shell has ended.
 void Server::close_without_session() {
-    std::erase_if(connections_,
-                  [&](const auto& entry) { return entry.second.client.client != kNoClient && !client_of(entry.second); });
+    std::erase_if(connections_, [&](const auto& entry) {
+        if (entry.second.client.client == kNoClient || client_of(entry.second)) return false;
+        lose_runner(entry.second);
+        return true;
+    });
     std::erase_if(attached_, [&](const auto& entry) { return !find(entry.second.client); });
     drop_ended_jobs();
 }
@@ -742,6 +816,7 @@ void Server::drop_ended_jobs() {
     }
     if (all_ended.empty()) return;
     keep_again_ = true;
+    if (place_anew_at_ != kNever) place_anew_at_ = os::now();
     for (auto& [id, connection] : connections_) tell_end(connection);
 }
 

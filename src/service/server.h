@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "base/visible_devices.h"
+#include "core/placement.h"
 #include "os/descriptor.h"
 #include "os/socket.h"
 #include "service/job_mapping.h"
@@ -56,14 +58,29 @@ public:
     const std::vector<std::unique_ptr<SharedDevice>>& devices() const { return devices_; }
 
 private:
-    enum class Watch : std::uint32_t { kListener, kStop, kHangUp, kConnection, kNotify, kProcess, kMps, kTrace, kMetrics };
+    /// Who has to do something about a job that cannot be placed: wire::Sorry.
+    enum class Mistake : std::uint8_t { kNone, kUsers, kFinal };
+    enum class Watch : std::uint32_t {
+        kListener,
+        kStop,
+        kHangUp,
+        kConnection,
+        kNotify,
+        kProcess,
+        kMps,
+        kTrace,
+        kMetrics,
+        kRunner
+    };
     struct Connection {
         ConnectionId id = 0;
         os::Descriptor socket;
         os::Peer peer;
         ClientHandle client;                 ///< if it attached
         std::uint32_t job = 0;               ///< if it is a runner's
+        os::Descriptor runner;               ///< its pidfd, if it is the job itself: a child may keep the socket open
         std::uint32_t awaits_end_of = 0;     ///< the job, if it has asked
+        wire::Wishes wishes;                 ///< about the job that it will run
         std::unique_ptr<TraceStream> trace;  ///< if it has asked for one
     };
 
@@ -97,7 +114,6 @@ private:
     bool watch_mps(DeviceId device, int pidfd) override;
 
     SharedDevice& at(DeviceId device) { return *devices_[index_of(device)]; }
-    SharedDevice& device_for(Job& job);
     std::string offer_mps(SharedDevice& device, MpsPatience patience);
     Result<bool> listen(const std::string& socket, bool made_directory);
     void look_at_socket();
@@ -111,12 +127,19 @@ private:
     bool attach(Connection& connection, wire::Received& received, const wire::Attach& attach);
     UserLimits limits_of(unsigned uid);
     void tell_limits(SharedDevice& device, unsigned uid);
+    /// How often the service looks whether a job that waits to start has room on another device by now. A process that has
+    /// ended may keep its memory for a moment.
+    static constexpr Duration kPlaceAnewEvery = milliseconds(250);
     bool counts_already(const Session& session, std::uint32_t job);
     std::string why_no_new_job(unsigned uid);
+    void recall_pairs_of(const ClientOn& client);
+    void record_pairs_of(const Shell& shell, const Session& session);
     bool run_job(Connection& connection, const wire::Run& run);
     bool hurry(std::uint32_t job);
     void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
+    void record_end(Job& job, std::optional<int> status, Duration took);
+    void lose_runner(const Connection& connection);
     void record_untold(unsigned uid, const wire::UntoldEnd& end);
     void record_untold_of_owner();
     void close(std::uint32_t id);
@@ -130,16 +153,43 @@ private:
     std::optional<Wait::Behind> holder_of_most(DeviceId device) const;
     std::optional<StartWait> start_wait_of(const Job& job) const;
     void add_limits(Wait& wait, const Job& job) const;
-    static JobStatus row_of(const Job& job, JobState state, int pid, Instant at);
-    static JobStatus row_of(const EndedJob& ended);
+    JobStatus row_of(const Job& job, JobState state, int pid, Instant at) const;
+    JobStatus row_of(const EndedJob& ended) const;
+    static void stand_on(JobStatus& row, const SharedDevice& device, const Job& job);
     static void describe(JobStatus& row, const Job& job, Instant at);
     void close_without_session();
     void forget_process(std::uint32_t connection);
-    static void refuse(const Connection& connection, const std::string& why);
+    static void refuse(const Connection& connection, const std::string& why, Mistake mistake = Mistake::kNone);
     bool answer(Connection& connection, const wire::Command& command);
     bool tell_end(Connection& connection);
     bool stream_trace(Connection& connection, const wire::CopyTrace& wanted);
     void drop_ended_jobs();
+
+    // ---- placing.cpp ----
+    struct WhyNot {
+        std::string line;
+        Mistake mistake = Mistake::kNone;
+    };
+    std::vector<DeviceNames> names_of_devices() const;
+    std::string all_names() const;
+    std::optional<WhyNot> read_wishes(const wire::Wishes& said, Wishes& wishes) const;
+    bool counts_as_interactive(const Job& job) const;
+    std::vector<DeviceFacts> facts_for(const Job& newcomer) const;
+    std::optional<DeviceChoice> choose_for(const Job& job) const;
+    SharedDevice* device_for(Job& job);
+    SharedDevice& first_open() const;
+    SharedDevice* device_for(Job& job, const Session& session, const wire::Attach& attach);
+    void put_on(Job& job, const DeviceChoice& choice);
+    std::string why_nowhere(const Job& job) const;
+    bool announce_to(SharedDevice& device, const Job& job, bool runs, bool waited);
+    void name_device(const Job& job, wire::Text<64>& gpu, wire::Text<128>& mps);
+    void decide_mps(Job& job);
+    void place_waiting_anew();
+    void move_waiting(Job& job, const DeviceChoice& choice);
+    bool waits_to_start(const Job& job) const;
+    void look_whether_devices_are_there();
+    void look_for_lost_devices();
+    void close_device(SharedDevice& device);
 
     // ---- what the next service takes over ----
     std::uint32_t kept_number_of(const shell::ProcessId& process, unsigned uid);
@@ -169,7 +219,7 @@ private:
     static Reply reply_about(const Job& job);
     Reply obey(const os::Peer& peer, const wire::AskStatus&);
     Reply obey(const os::Peer& peer, const wire::SetPolicy& wanted);
-    Reply obey(const os::Peer& peer, const wire::FlushTrace&);
+    Reply obey(const os::Peer& peer, const wire::FlushTrace& wanted);
     Reply obey(const os::Peer& peer, const wire::ReloadService&);
     Reply obey(const os::Peer& peer, const wire::StopService& wanted);
     std::string set_policy(const Policy& policy);
@@ -188,6 +238,7 @@ private:
     enum class Unseen { kShown, kLeftOut };
     Status status_for(unsigned viewer, Unseen unseen = Unseen::kShown) const;
     ServiceStatus service_status(Instant at) const;
+    static DeviceStatus device_status(const SharedDevice& device, Instant at);
 
     // ---- metrics.cpp ----
     void serve_metrics();
@@ -212,6 +263,7 @@ private:
     std::uint32_t next_connection_ = 1;
     Instant started_;
     Instant long_wait_at_ = kNever;     ///< when to tell a runner that its job waits, as of the last look
+    Instant place_anew_at_ = kNever;    ///< when to look whether waiting jobs have room elsewhere
     Instant look_for_waits_at_{};       ///< when to look again at the earliest: not at each hand-over
     Instant accept_again_at_ = kNever;  ///< set if there was no descriptor for a connection
     bool told_of_no_descriptors_ = false;

@@ -1,6 +1,7 @@
 #include "service/shared_device.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -13,32 +14,31 @@
 #include "service/startup.h"
 
 namespace salus::service {
-namespace {
-
-Result<std::unique_ptr<device::LaneMemory>> open_device(const std::string& wanted) {
-    if (wanted == "host") return device::make_host_lane_memory();
-    const Result<device::cuda::Gpu> gpu = device::cuda::open_gpu();
-    if (gpu) {
-        log(LogLevel::kInfo, "{}, {}", gpu.value().name, gpu.value().uuid);
-        return device::make_cuda_lane_memory(gpu.value());
-    }
-    if (wanted == "cuda") return Error{gpu.error()};
-    log(LogLevel::kInfo, "{}: jobs share the host's memory", gpu.error());
-    return device::make_host_lane_memory();
-}
-
-}  // namespace
-
 Result<std::vector<std::unique_ptr<device::LaneMemory>>> open_devices(const std::string& wanted) {
-    Result<std::unique_ptr<device::LaneMemory>> device = open_device(wanted);
-    if (!device) return Error{device.error()};
     std::vector<std::unique_ptr<device::LaneMemory>> devices;
-    devices.push_back(std::move(device).value());
+    if (const auto count = host_devices_in(wanted)) {
+        if (*count > 1) return device::make_host_lane_memories(*count);
+        devices.push_back(device::make_host_lane_memory());
+        return devices;
+    }
+    ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
+    const Result<std::vector<device::cuda::Gpu>> gpus =
+        device::cuda::open_gpus([](const std::string& why) { log(LogLevel::kWarning, "a GPU is left out: {}", why); });
+    if (!gpus && wanted == "cuda") return Error{gpus.error()};
+    if (!gpus) {
+        log(LogLevel::kInfo, "{}: jobs share the host's memory", gpus.error());
+        devices.push_back(device::make_host_lane_memory());
+        return devices;
+    }
+    for (const device::cuda::Gpu& gpu : gpus.value()) {
+        log(LogLevel::kInfo, "{}, {}", gpu.name, gpu.uuid);
+        devices.push_back(device::make_cuda_lane_memory(gpu));
+    }
     return devices;
 }
 
 SharedDevice::SharedDevice(DeviceId id, const Options& options, std::unique_ptr<device::LaneMemory> memory,
-                           ServerLink& server)
+                           ServerLink& server, const std::string& name)
     : id_(id),
       server_(server),
       directory_(directory_of(options, id)),
@@ -46,8 +46,10 @@ SharedDevice::SharedDevice(DeviceId id, const Options& options, std::unique_ptr<
       mps_mode_(options.mps),
       all_users_(options.all_users),
       memory_(std::move(memory)),
+      number_(memory_->index().value_or(static_cast<unsigned>(index_of(id)))),
       settings_(settings_from(options, *memory_)),
-      journal_(directory_, options.trace_limit, format_header(settings_.engine, options.policy)),
+      journal_(directory_, options.trace_limit,
+               format_header(settings_.engine, options.policy) + (name.empty() ? "" : " device=" + name)),
       shell_(settings_, shell::Ports{clock_, *this, *this, processes_, journal_}) {}
 
 void SharedDevice::change(const Options& options) {
@@ -76,6 +78,10 @@ std::optional<shell::DeviceMemory::Usage> SharedDevice::usage(const std::vector<
     return Usage{usage->others, usage->clients};
 }
 
+void SharedDevice::look_whether_there() {
+    if (shell_.sessions().empty() && !is_closed()) memory_->usage({});
+}
+
 std::vector<int> SharedDevice::strangers() const {
     std::vector<int> clients;
     for (const auto& [id, session] : shell_.sessions()) clients.push_back(session->process.pid);
@@ -85,11 +91,11 @@ std::vector<int> SharedDevice::strangers() const {
 
 // ---------------------------------------------------------------------------------------------------------------- MPS
 
-std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) {
+std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved, std::optional<bool> helps) {
     const Policy& policy = engine().policy();
     const bool opens_lanes = !policy.info.exclusive && policy.opens_lane(/*share_in_use=*/0.5, /*newcomer_share=*/1);
     const auto wants = [&](MpsMode mode, bool all_users) {
-        return wants_mps(mode, lanes_option_, opens_lanes ? 2 : 1, traits().has_contexts, all_users);
+        return wants_mps(mode, lanes_option_, opens_lanes ? 2 : 1, traits().has_contexts, all_users, helps);
     };
     const bool offered = std::exchange(offers_mps_, wants(mps_mode_, all_users_)) && mps_;
     if (!offers_mps_ && all_users_ && wants(MpsMode::kAuto, false))
@@ -105,7 +111,8 @@ std::string SharedDevice::offer_mps(MpsPatience patience, std::size_t unserved) 
             return why;
         }
         take_mps(std::move(started).value());
-        log(LogLevel::kInfo, "MPS runs in {}", mps_->directory());
+        log(LogLevel::kInfo, "MPS runs in {}: from now on one job's fault on the GPU ends all jobs that use it",
+            mps_->directory());
     }
     if (unserved == 0) return "";
     return fmt::format("MPS runs from now on; jobs started before ({}) take turns on the GPU until they are restarted",

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -31,9 +32,15 @@ public:
 
 class SharedDevice : private shell::Connections, private shell::DeviceMemory {
 public:
-    SharedDevice(DeviceId id, const Options& options, std::unique_ptr<device::LaneMemory> memory, ServerLink& server);
+    /// `name`: in its trace, if the service has several devices.
+    SharedDevice(DeviceId id, const Options& options, std::unique_ptr<device::LaneMemory> memory, ServerLink& server,
+                 const std::string& name = {});
 
     DeviceId id() const { return id_; }
+    /// By which its users name it: a GPU's in the order of the PCI bus.
+    unsigned number() const { return number_; }
+    /// For people: its UUID, or else what kind of device it is.
+    std::string label() const { return identity().empty() ? std::string(traits().name) : identity(); }
     const device::Traits& traits() const { return memory_->traits(); }
     Bytes total() const { return memory_->total(); }
     std::optional<unsigned> gpu_index() const { return memory_->index(); }
@@ -50,10 +57,20 @@ public:
     /// The processes that use the device and are no clients.
     std::vector<int> strangers() const;
 
+    // ---- loss ----
+    /// Asks the device whether it is still there, if none of its clients does.
+    void look_whether_there();
+    bool is_lost() const { return memory_->is_lost(); }
+    /// It takes no newcomers any more.
+    void close(std::string why) { why_closed_ = std::move(why); }
+    bool is_closed() const { return !why_closed_.empty(); }
+    const std::string& why_closed() const { return why_closed_; }
+
     // ---- MPS ----
     /// Starts MPS if the policy and --mps want it. Returns one line for the person who chose the policy, or nothing.
     /// `unserved`: the number of jobs that run without MPS.
-    std::string offer_mps(MpsPatience patience, std::size_t unserved);
+    /// `helps`: as measured; nothing where overlap is not measured.
+    std::string offer_mps(MpsPatience patience, std::size_t unserved, std::optional<bool> helps);
     void find_mps_of_earlier_service();
     /// The daemon has ended. Jobs that use it lose the device; new jobs run without it.
     void mps_is_gone();
@@ -93,6 +110,8 @@ private:
     const MpsMode mps_mode_;
     const bool all_users_;
     std::unique_ptr<device::LaneMemory> memory_;
+    const unsigned number_;
+    std::string why_closed_;  ///< empty: it is open
     const shell::Settings settings_;
     MonotonicClock clock_;
     KernelProcesses processes_;
@@ -102,8 +121,8 @@ private:
     bool offers_mps_ = false;   ///< to new jobs
 };
 
-/// The devices that a service shares. "auto": the GPU if there is one whose memory can be shared, else the host. An error,
-/// in one line, if the wanted device does not exist.
+/// The devices that a service shares, GPUs in the order of the PCI bus. "auto": the GPUs whose memory can be shared, if
+/// there are any, else the host. An error, in one line, if the wanted device does not exist.
 Result<std::vector<std::unique_ptr<device::LaneMemory>>> open_devices(const std::string& wanted);
 
 }  // namespace salus::service

@@ -155,12 +155,8 @@ void Shell::map_late_lanes() {
     map_again_at_ = kNever;
     for (const auto& [id, session] : sessions_) {
         if (!session->unmapped) continue;
-        if (!session->asks) {
-            map_again(*session);
-            continue;
-        }
-        session->unmapped->since = now();  // the engine answers first, and then the lane is due
-        map_again_at_ = std::min(map_again_at_, now() + kMapAgainAfter);
+        if (session->asks) session->unmapped->since = now();  // the engine answers first, and then the lane is due
+        map_again(*session);  // before that, too: the engine may wait for memory that a smaller lane leaves
     }
 }
 

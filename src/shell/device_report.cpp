@@ -2,6 +2,7 @@
 #include "shell/shell.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,8 @@ namespace {
 /// How often we ask the device how much its processes use, and which change matters.
 constexpr Duration kLookAtUsageEvery = milliseconds(500);
 constexpr Bytes kUsageMatters = mebibytes(8);
+/// Less moves too fast to tell how fast.
+constexpr std::uint64_t kTellsARate = std::uint64_t{64} << 20;
 
 /// The cost of a switch that clients do not measure: delivery of the grant, and the GPU's own switch (bench/gpu handover).
 constexpr Duration kGrantCost = microseconds(200);
@@ -23,7 +26,9 @@ void Shell::set_capacity() {
     Bytes left = capacity_ - held_by(orphans_);
     // A device that reports its users counts the orphans among the others.
     if (others_ > Bytes{}) left = std::min(left, memory_.capacity() - others_);
-    if (left != engine_.capacity()) feed(event::SetCapacity{std::max(left, Bytes{})});
+    const bool any = !orphans_.empty();
+    if (left != engine_.capacity() || any != engine_.starts().has_orphans())
+        feed(event::SetCapacity{std::max(left, Bytes{}), any});
 }
 
 /// The memory that a client manages, as of its last boundary, plus what else it uses.
@@ -62,7 +67,8 @@ void Shell::look_at_usage() {
     const auto [usage, news] = look(nullptr, /*may_fall=*/true);
     if (usage || look_at_usage_at_ != kNever) look_at_usage_at_ = sessions_.empty() ? kNever : now() + kLookAtUsageEvery;
     if (!usage) return;
-    if (usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
+    const bool all_gone = usage->others == Bytes{} && others_ > Bytes{};
+    if (all_gone || usage->others > others_ + kUsageMatters || others_ > usage->others + kUsageMatters) {
         others_ = usage->others;
         set_capacity();
     }
@@ -90,6 +96,10 @@ Shell::Look Shell::look(const Session* only, bool may_fall) {
         const std::uint64_t held = session->page->held_bytes.load(std::memory_order_relaxed);
         if (used == usage->clients.end() || held != held_before[id] || !in_range(held)) continue;  // it changed meanwhile
         if (session->unmapped && session->pieces_of == kNoLane) continue;  // it may still have the lane's old memory
+        const Client* client = engine_.find(id);
+        const Residency residency = client ? client->residency() : Residency::kAbsent;
+        const bool moves = residency == Residency::kPagingOut || residency == Residency::kPagingIn;
+        if (moves && !only) continue;  // its page is behind
         const Bytes seen = std::max(used->second - Bytes{static_cast<std::int64_t>(held)}, Bytes{});
         // Memory that a client is giving back now may be gone from the device, but not yet from its page. So a lower
         // figure counts only when it was seen twice, some time apart.
@@ -100,7 +110,8 @@ Shell::Look Shell::look(const Session* only, bool may_fall) {
         session->overhead = overhead;
         session->persistent_told = Bytes{-1};  // forces a Demand at the next boundary; the observed figure counts till then
         const std::uint64_t managed = session->page->private_bytes.load(std::memory_order_relaxed);
-        if (more && in_range(managed)) look.news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
+        if (more && in_range(managed) && residency != Residency::kPaged)
+            look.news.push_back({id, overhead + Bytes{static_cast<std::int64_t>(managed)}});
     }
     return look;
 }
@@ -116,6 +127,27 @@ void Shell::tell_observed(const std::vector<event::Observe>& news) {
         tell_need(*session);  // with what it uses beside the memory that it asks for
     }
     set_context();
+    std::vector<ClientId> ids;
+    for (const auto& [id, session] : sessions_) ids.push_back(id);
+    for (const ClientId id : ids) {
+        if (Session* session = find(id)) tell_rest(*session);
+    }
+}
+
+/// What stays on the device when it is paged out.
+void Shell::tell_rest(Session& session) {
+    const Bytes rest = session.overhead + session.left;
+    if (!engine_.find(session.id) || std::exchange(session.rest_told, rest) == rest) return;
+    feed(event::SetRest{session.id, rest});
+}
+
+/// How long a client must stay, so that paging takes a small share of its time, depends on it.
+void Shell::note_page_rate(std::uint64_t moved, std::uint64_t ns) {
+    if (ns == 0 || !in_range(ns) || !in_range(moved) || moved < kTellsARate) return;
+    const double seen = static_cast<double>(moved) / (static_cast<double>(ns) * 1e-9);
+    const double present = engine_.options().page_bytes_per_s;
+    if (seen > present * 0.8 && seen < present * 1.25) return;
+    feed(event::SetPageRate{(seen + present) / 2});
 }
 
 }  // namespace salus::shell

@@ -36,6 +36,10 @@ std::uint64_t past_length_left(const Session& session) {
     return left_of(session.past.iterations, session);
 }
 
+StayReason stay_reason_of(std::uint32_t said) {
+    return said < kStayReasons ? static_cast<StayReason>(said) : StayReason::kUnknown;
+}
+
 /// Whether earlier runs of its command were interactive, and nothing else is known. A client that comes back knows itself.
 bool class_is_past(const Session& session) {
     const bool unknown = session.client_class.reason == ClassReason::kUnknown;
@@ -65,6 +69,8 @@ Shell::Shell(const Settings& settings, const Ports& ports)
     : ports_(ports),
       memory_(ports.memory),
       min_turn_is_fixed_(settings.min_turn_is_fixed),
+      pages_(settings.pages),
+      page_directory_(settings.page_directory),
       capacity_(settings.engine.capacity),
       context_guess_(settings.engine.context),
       engine_(settings.engine, *settings.policy, *settings.fallback),
@@ -207,14 +213,15 @@ void Shell::withdraw(JobId job) {
 Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Attach& attach) {
     const bool sensible = attach.weight >= wire::kWeightMin && attach.weight <= wire::kWeightMax &&
                           attach.occupancy >= 1e-6 && attach.occupancy <= 1 && in_range(attach.persistent) &&
-                          in_range(attach.ephemeral) && attach.iterations_total <= std::uint64_t{1} << 50 &&
-                          in_range(attach.iteration_time_ns);
+                          in_range(attach.ephemeral) && in_range(attach.left) &&
+                          attach.iterations_total <= std::uint64_t{1} << 50 && in_range(attach.iteration_time_ns);
     if (!sensible) return Error{"an impossible figure"};
     SALUS_CHECK(session->id != kNoClient && !sessions_.contains(session->id), "a client attaches with a free id");
     session->job = attach.job;
     session->name = std::string(attach.name.view());
     session->attached_at = session->told_at = now();
     session->iterations_told = session->iterations_before = session->page->iterations;
+    session->launches_told = session->page->launches;
     session->busy_told_ns = session->busy_before_ns = session->page->busy_ns;
     session->iteration_times_before = iteration_times_on(*session->page);
     session->requests.begin(session->page->gates);
@@ -234,7 +241,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     e.priority = said.priority.value_or(attach.priority);
     e.weight = said.weight.value_or(attach.weight);
     e.occupancy = attach.occupancy;
-    e.pageable = !(attach.flags & wire::Attach::kUnpageable);
+    e.pageable = pages_ && !(attach.flags & wire::Attach::kUnpageable);
+    if (!e.pageable) added.stays_because = pages_ ? stay_reason_of(attach.stays_because) : StayReason::kOff;
     e.iterations_total = said.iterations ? left_of(*said.iterations, added) : attach.iterations_total;
     e.iteration_time = {static_cast<std::int64_t>(attach.iteration_time_ns)};
     const bool interactive = (attach.flags & wire::Attach::kInteractive) != 0;
@@ -258,6 +266,8 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
                           wire::Text<16>(memory_.name()),
                           {}};
     welcome.gpu = wire::Text<64>(memory_.identity());
+    welcome.pages = pages_ ? 1 : 0;
+    welcome.page_directory = wire::Text<256>(page_directory_);
     show_others(added);  // before the client may look
     send(added.id, welcome);
     classes_changed_ = true;
@@ -266,10 +276,11 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     if (attach.crew != 0) feed(event::JoinCrew{added.id, JobId{attach.crew}});
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
-    if (attach.flags & wire::Attach::kResident || added.overhead > Bytes{}) {
-        const bool resident = (attach.flags & wire::Attach::kResident) != 0;
-        feed(event::Observe{added.id, added.overhead + Bytes{resident ? static_cast<std::int64_t>(attach.persistent) : 0}});
-    }
+    const bool resident = (attach.flags & wire::Attach::kResident) != 0;
+    if (!resident) added.left = {static_cast<std::int64_t>(attach.left)};
+    const Bytes managed = resident ? Bytes{static_cast<std::int64_t>(attach.persistent)} : added.left;
+    if (resident || managed + added.overhead > Bytes{}) feed(event::Observe{added.id, added.overhead + managed});
+    tell_rest(added);
     roster_changed_ = true;
     log(LogLevel::kInfo, "client {} ({}, pid {}, job {}) attached", index_of(added.id), added.name, added.process.pid,
         added.job);
@@ -289,11 +300,18 @@ bool Shell::message(Session& session, const wire::Message& message) {
     if (const auto* m = std::get_if<wire::Acknowledge>(&message)) {
         feed(event::Acknowledge{id, LaneId{m->lane}, m->version});
         roster_changed_ = true;
-    } else if (std::holds_alternative<wire::PagedOut>(message)) {
-        feed(event::PagedOut{id});
-    } else if (std::holds_alternative<wire::PagedIn>(message)) {
+    } else if (const auto* out = std::get_if<wire::PagedOut>(&message)) {
+        if (!in_range(out->left)) return complain(session, "an impossible figure");
+        session.left = {static_cast<std::int64_t>(out->left)};
+        look_for_more(&session);
+        note_page_rate(out->moved, out->ns);
+        session.rest_told = session.overhead + session.left;
+        feed(event::PagedOut{id, session.rest_told});
+    } else if (const auto* in = std::get_if<wire::PagedIn>(&message)) {
+        note_page_rate(in->moved, in->ns);
         feed(event::PagedIn{id});
     } else if (const auto* u = std::get_if<wire::Unpageable>(&message)) {
+        if (u->because != 0) session.stays_because = stay_reason_of(u->because);
         feed(event::Unpageable{id, u->for_good != 0});
     } else if (const auto* o = std::get_if<wire::Observe>(&message)) {
         if (!in_range(o->persistent)) return complain(session, "an impossible figure");
@@ -393,6 +411,11 @@ void Shell::expect(Session& session, const RunFigures& past) {
     if (!client || client->facts.iterations_total > 0 || left == 0 || session.said.iterations) return;
     adjust(session, client->facts.priority, client->facts.weight, left);
     session.length_is_past = true;
+}
+
+void Shell::recall(const Session& session, const Session& other, double rate) {
+    if (!engine_.measures_overlap() || session.id == other.id || !(rate > 0 && rate <= 1e3)) return;
+    feed(event::Recall{session.id, other.id, rate});
 }
 
 /// It was wrong: the client is one of unknown length.

@@ -20,6 +20,7 @@
 #include "base/client_class.h"
 #include "base/histogram.h"
 #include "base/run_figures.h"
+#include "base/stay_reason.h"
 #include "core/engine.h"
 #include "shell/ports.h"
 #include "shell/request_watch.h"
@@ -84,13 +85,17 @@ struct Session {
     bool has_wanted = false;           ///< a turn: its context exists since then
     Bytes overhead_last_seen;
     Bytes overhead;  ///< memory that it uses but does not manage: its context, the framework's own allocator
+    Bytes left;      ///< the managed memory that stayed on the device when it was last paged out
+    StayReason stays_because = StayReason::kUnknown;
 
     // What the engine was last told.
     std::uint64_t iterations_told = 0;
+    std::uint64_t launches_told = 0;
     std::uint64_t busy_told_ns = 0;
     Instant told_at;
     Bytes persistent_told;
     Bytes ephemeral_told;
+    Bytes rest_told;
     double occupancy = 1;
 
     Arming arming;
@@ -118,6 +123,8 @@ struct Settings {
     const Policy* policy = nullptr;
     const Policy* fallback = nullptr;
     bool min_turn_is_fixed = false;  ///< else it follows the measured cost of a turn
+    bool pages = true;               ///< clients of this device are paged out
+    std::string page_directory{};    ///< where they put what memory cannot hold; empty: they choose
 };
 
 class Shell {
@@ -154,6 +161,8 @@ public:
     /// Figures of earlier runs of the client's command that became known after it attached. Their length counts as if the
     /// client had stated it, unless it has stated one.
     void expect(Session& session, const RunFigures& past);
+    /// What earlier runs have shown of these two at once.
+    void recall(const Session& session, const Session& other, double rate);
     /// `tell` is called for each client that leaves or dies, just before its session is destroyed.
     void on_departure(std::function<void(const Session&)> tell) { tell_departure_ = std::move(tell); }
     /// Asks the device how much memory each process uses.
@@ -289,11 +298,15 @@ private:
     Look look(const Session* only, bool may_fall);
     void look_for_more(const Session* only = nullptr);
     void tell_observed(const std::vector<event::Observe>& news);
+    void tell_rest(Session& session);
+    void note_page_rate(std::uint64_t moved, std::uint64_t ns);
     Bytes demand_of(const Session& session) const;
 
     const Ports ports_;
     DeviceMemory& memory_;
     bool min_turn_is_fixed_;
+    bool pages_;
+    std::string page_directory_;
     Bytes capacity_;             ///< if nobody else used the device
     const Bytes context_guess_;  ///< the least memory that a process takes before it attaches; 0: nothing
     Bytes others_;               ///< used by processes that are not clients

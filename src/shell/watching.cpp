@@ -2,6 +2,7 @@
 #include "shell/shell.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace salus::shell {
 namespace {
@@ -74,12 +75,15 @@ void Shell::tell_progress(Session& session) {
     const std::int64_t elapsed = (at - session.told_at).ns;
     const std::int64_t worked = std::clamp(static_cast<std::int64_t>(busy - session.busy_told_ns), std::int64_t{0}, elapsed);
     const Duration idle{elapsed - worked};
-    if (iterations == session.iterations_told && idle < kIdleGrace) return;
+    const std::uint64_t launches =
+        engine_.measures_overlap() ? session.page->launches.load(std::memory_order_relaxed) : session.launches_told;
+    const bool any_news = iterations != session.iterations_told || launches != session.launches_told;
+    if (!any_news && idle < kIdleGrace) return;
     const std::uint64_t news = iterations - session.iterations_told;
     session.iterations_told = iterations;
     session.busy_told_ns = busy;
     session.told_at = at;
-    feed(event::Progress{session.id, news, idle});
+    feed(event::Progress{session.id, news, idle, launches - std::exchange(session.launches_told, launches)});
     const Client* client = engine_.find(session.id);
     if (client && iterations > session.iterations_before + client->facts.iterations_total) forget_past_length(session);
 }

@@ -9,10 +9,12 @@
 
 namespace salus::shim {
 
-inline constexpr std::uint32_t kLinkVersion = 3;
+inline constexpr std::uint32_t kLinkVersion = 4;
 
 /// What the client library offers. No function ends the process or throws. All may be called by any thread.
 struct ClientSide {
+    /// Before the driver starts, in a process that nobody has announced: makes it a job, and waits until there is room.
+    void (*starts)() = nullptr;
     /// This thread is about to launch work on this stream: waits for the process's turn, if the process takes turns by
     /// launches. Then launch_ends must follow.
     void (*launch_begins)(void* stream) = nullptr;

@@ -13,3 +13,4 @@
 SALUS_OLD_GLIBC(dlopen)
 SALUS_OLD_GLIBC(dlvsym)
 SALUS_OLD_GLIBC(dlerror)
+SALUS_OLD_GLIBC(dladdr)

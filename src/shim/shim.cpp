@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -36,11 +37,24 @@ std::atomic<std::uint64_t> graph_launches{0};
 /// Once a process: what is not as expected is said, and the program runs as without the shim.
 void step_aside(const char* why) { ::fprintf(stderr, "salus: %s; the job runs without the shim\n", why); }
 
+/// Where the client library is installed; nullptr: not known.
+const char* library_beside_us(char* path, std::size_t size) {
+    Dl_info us{};
+    if (::dladdr(reinterpret_cast<const void*>(&step_aside), &us) == 0 || !us.dli_fname) return nullptr;
+    const char* const slash = ::strrchr(us.dli_fname, '/');
+    const int folder = slash ? static_cast<int>(slash - us.dli_fname) + 1 : 0;
+    const int length = ::snprintf(path, size, "%.*slibsalus.so.1", folder, us.dli_fname);
+    return length > 0 && static_cast<std::size_t>(length) < size ? path : nullptr;
+}
+
 void link_up() {
     const char* const socket = ::getenv("SALUS_SOCKET");
-    const char* const path = ::getenv("SALUS_LIBRARY");
+    const char* const named = ::getenv("SALUS_LIBRARY");
     const char* const disabled = ::getenv("SALUS_DISABLE");
-    if (!socket || !*socket || !path || !*path) return;
+    if (!socket || !*socket) return;
+    char beside[4096];
+    const char* const path = named && *named ? named : library_beside_us(beside, sizeof beside);
+    if (!path) return;
     if (disabled && *disabled && !(disabled[0] == '0' && disabled[1] == '\0')) return;
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return step_aside("the client library cannot be loaded");
@@ -69,6 +83,17 @@ const ClientSide* linked_soon() {
     if (const ClientSide* const there = linked()) return there;
     while (linking.load() == Linking::kUnderWay && patience_ms.fetch_sub(1) > 0) ::usleep(1000);
     return client.load(std::memory_order_acquire);
+}
+
+/// A process that is to join by itself does so before the driver starts: it is told its device then, and waits for room.
+void join_first() {
+    const char* const job = ::getenv("SALUS_JOB");
+    if (initialised.load(std::memory_order_relaxed) || (job && *job)) return;
+    Linking before = Linking::kNotYet;
+    if (!linking.compare_exchange_strong(before, Linking::kUnderWay)) return;
+    link_up();
+    linking.store(Linking::kDone);
+    if (const ClientSide* const there = client.load(std::memory_order_acquire)) there->starts();
 }
 
 /// Around the real call of a launch.
@@ -250,6 +275,7 @@ SALUS_SHIM_EXCHANGES(SALUS_SHIM_EXCHANGE)
 SALUS_SHIM_EXPORT Status cuInit(unsigned flags) {
     const auto real_function = reinterpret_cast<decltype(&::cuInit)>(real(Function::cuInit));
     if (!real_function) return kNoDevice;
+    join_first();
     const Status status = real_function(flags);
     if (status == kSuccess) initialised.store(true, std::memory_order_relaxed);
     return status;

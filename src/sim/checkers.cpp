@@ -154,10 +154,15 @@ void Checkers::check_lanes(const Event& event, const Simulation& s) {
         const std::size_t i = index_of(client.facts.id);
         return joined_.contains(i) ? s.jobs()[i].crew : 0;
     };
-    std::set<std::uint32_t> crews;  // each counts once, or not at all
+    std::set<std::uint32_t> holding;
     for (const Client* client : s.engine().clients()) {
-        if (client->holds() && s.client(client->facts.id).resumed && crew_of(*client) != 0) crews.insert(crew_of(*client));
+        if (!client->holds() || crew_of(*client) == 0) continue;
+        holding.insert(crew_of(*client));
+        if (s.client(client->facts.id).resumed) resumed_crews_.insert(crew_of(*client));
     }
+    // Members that came in meanwhile run on when the one that was stopped has given its turn back.
+    std::erase_if(resumed_crews_, [&](std::uint32_t crew) { return !holding.contains(crew); });
+    std::set<std::uint32_t> crews = resumed_crews_;  // each counts once, or not at all
     for (const Client* client : s.engine().clients()) {
         const SimulatedClient& c = s.client(client->facts.id);
         if (!c.runs() || c.lane == kNoLane || c.resumed || client->stopped || is_beside(s, *client)) continue;
@@ -232,7 +237,8 @@ void Checkers::check_iterations(const Event& event, const Simulation& s) {
     if (const auto* leave = std::get_if<event::Leave>(&event)) {
         report(leave->client, leave->iterations);
         const std::size_t i = index_of(leave->client);
-        SALUS_CHECK(before_[i] + reported_[i] == s.jobs()[i].iterations, "an iteration was lost or run twice");
+        const std::uint64_t shown = s.jobs()[i].launches > 0 ? 0 : s.jobs()[i].iterations;
+        SALUS_CHECK(before_[i] + reported_[i] == shown, "an iteration was lost or run twice");
     }
     for (const Client* client : s.engine().clients()) {
         SALUS_CHECK(client->facts.iterations_done == reported_[index_of(client->facts.id)], "an iteration was miscounted");
@@ -240,8 +246,8 @@ void Checkers::check_iterations(const Event& event, const Simulation& s) {
 }
 
 // A client is denied memory only if that is more than the device has, or more than immovable clients leave. Immovable are
-// clients that are stalled themselves (with their lanes) or cannot be paged. While a client is stopped, nothing is checked:
-// it does not answer, whatever it holds.
+// clients that are stalled themselves (with their lanes) or cannot be paged, and the rests of the others. While a client is
+// stopped, nothing is checked: it does not answer, whatever it holds.
 void Checkers::check_denials(std::span<const Action> actions, const Simulation& s) const {
     for (const Action& action : actions) {
         if (const auto* refuse = std::get_if<action::Refuse>(&action)) {
@@ -259,6 +265,7 @@ void Checkers::check_denials(std::span<const Action> actions, const Simulation& 
             unmovable += c.context;
             const bool stuck = c.phase == Phase::kStalled;
             if (c.persistent_on_device && (stuck || !can_page(s, i))) unmovable += std::max(c.persistent, c.room);
+            else if (c.has_run) unmovable += std::min(c.fixed, c.persistent);
             if (stuck && c.mapped) unmovable += c.mapped->size;
         }
         SALUS_CHECK(deny->need + unmovable > s.engine().capacity(), "denied although the others could have made room");
@@ -330,6 +337,7 @@ void Checkers::check_companies(const Simulation& s) {
     for (const Overlap::Set& company : companies_) {
         const auto holds_it = [&](const Overlap::Set& other) { return std::ranges::includes(other, company); };
         if (std::ranges::any_of(before, holds_it)) continue;
+        if (overlap.is_recalled(company)) continue;  // by what earlier runs have shown
         const std::optional<Rate> rate = overlap.rate_of(company);
         SALUS_CHECK(rate && rate->samples >= Overlap::kEnough && rate->mean - Overlap::kSure * rate->error > 1,
                     "clients run at once, and it was not shown that they gain");
@@ -352,6 +360,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     Duration round;  // all run one iteration, at the speed of all at once
     std::int64_t present = 0;
     Bytes largest;
+    Bytes rests;  // what stays of each, even if all are paged out
     bool all_pageable = s.engine().options().paging;
     bool anybody_wants = false;
     bool anybody_runs = false;
@@ -362,6 +371,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         ++present;
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
+        rests += c.rest();
         all_pageable = all_pageable && !c.stays;
         anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
         anybody_runs = anybody_runs || c.runs();
@@ -405,8 +415,9 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         if (waits_[i].since == kNever) waits_[i].since = s.now();
         if (!engine.policy().info.starvation_free) continue;
         const Lane* lane = client->lane == kNoLane ? nullptr : engine.lanes().find(client->lane);
-        // A client that cannot be paged may keep others out as long as it lives. They catch up afterwards.
-        const bool kept_out = !all_pageable && (!lane || s.engine().options().paging);
+        // A client that cannot be paged, or not wholly, may keep others out as long as it lives. They catch up afterwards.
+        const bool fits = rests - c.rest() + c.context + c.persistent + c.ephemeral <= engine.capacity();
+        const bool kept_out = (!all_pageable && (!lane || s.engine().options().paging)) || !fits;
         const bool over_limit = engine.is_over_limit(*client);
         const bool excused =
             kept_out || over_limit || (lane && lane->holder != kNoClient && engine.find(lane->holder)->stalled);
@@ -426,7 +437,7 @@ void Checkers::check_starts(const Event& event, Instant now, std::span<const Act
         announced_.insert(announce->job);
     if (const auto* attach = std::get_if<event::Attach>(&event)) announced_.erase(attach->job);
     if (const auto* withdraw = std::get_if<event::Withdraw>(&event)) announced_.erase(withdraw->job);
-    if (!s.engine().clients().empty() || announced_.empty()) others_there_ = now;
+    if (!s.engine().clients().empty() || s.anybody_is_orphaned() || announced_.empty()) others_there_ = now;
     for (const Action& action : actions) {
         const auto* start = std::get_if<action::Start>(&action);
         if (!start) continue;

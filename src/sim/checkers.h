@@ -51,9 +51,10 @@ private:
     Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
-    std::set<std::size_t> joined_;       ///< clients that the engine was told to take into their crews
-    Instant could_move_since_ = kNever;  ///< an interactive client takes turns since then, and need not
-    bool anybody_wanted_ = false;        ///< somebody wanted to run at the last event
+    std::set<std::size_t> joined_;           ///< clients that the engine was told to take into their crews
+    std::set<std::uint32_t> resumed_crews_;  ///< in this turn of theirs, one was stopped or stalled
+    Instant could_move_since_ = kNever;      ///< an interactive client takes turns since then, and need not
+    bool anybody_wanted_ = false;            ///< somebody wanted to run at the last event
     struct Span {
         Instant from, to;
     };

@@ -37,6 +37,7 @@ void Simulation::arrive(ClientId id) {
     c.ephemeral = job.ephemeral;
     c.context = job.context;
     c.stays = !job.pageable;
+    c.fixed = job.fixed;
     c.interactive = job.interactive;
     c.in_crew = job.crew != 0 && !job.joins_late;
     result_.jobs[index_of(id)].arrival = now();
@@ -62,7 +63,7 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
     if (c.interactive) attach.flags |= wire::Attach::kInteractive;
     attach.iterations_total = job.states_length ? job.iterations : 0;
     if (c.in_crew) attach.crew = job.crew;
-    if (options_.profiles_known || job.crew != 0) {
+    if (options_.profiles_known || job.has_no_adaptor()) {
         const auto stated = [&](Bytes true_size) {
             return static_cast<std::uint64_t>(static_cast<double>(true_size.count) * job.stated_share);
         };
@@ -81,6 +82,7 @@ wire::Attach Simulation::introduction_of(ClientId id) const {
         attach.persistent = count_of(c.persistent);
     }
     if (c.has_run && !c.paged && attach.persistent > 0) attach.flags |= wire::Attach::kResident;
+    attach.left = count_of(c.left());
     return attach;
 }
 
@@ -104,6 +106,11 @@ void Simulation::attach(ClientId id) {
     with_shell([&] {
         limit_user(id);
         SALUS_CHECK(shell_->attach(std::move(session), introduction).ok(), "simulated clients state sensible figures");
+        for (const RecalledPair& pair : options_.recalled) {
+            const shell::Session* const a = shell_->find(pair.a);
+            const shell::Session* const b = shell_->find(pair.b);
+            if ((pair.a == id || pair.b == id) && a && b) shell_->recall(*a, *b, pair.rate);
+        }
     });
 }
 
@@ -240,7 +247,6 @@ void Simulation::begin(ClientId id) {
         unheard_.push_back({id, now() + shell::Shell::kLookEvery});
         return start_leg(id, Duration{});
     }
-    c.resumed = false;
     c.persistent_on_device = c.has_run = true;
     c.paged = false;
     c.room = bytes_of(c.page->allowed_private);
@@ -304,7 +310,7 @@ void Simulation::end_leg(ClientId id) {
     SALUS_CHECK(c.turn.leave().last, "one thread is inside, and comes out");
     c.page->wanted_persistent = count_of(c.persistent);
     c.page->wanted_ephemeral = count_of(c.ephemeral);
-    c.turn.finish(ns_of(now()), c.leg - c.published + (goes_wrong(Fault::kCountsTwice) ? 1 : 0));
+    publish(id, c.leg - c.published + (goes_wrong(Fault::kCountsTwice) ? 1 : 0));
     if (c.helper_overdue) helper_is_done(id);
     settle(id, /*drained=*/!options_.asynchronous);
 }
@@ -426,22 +432,22 @@ Duration Simulation::time_for(ClientId id, const attachment::Request& todo) {
         const Bytes more = std::max(bytes_of(map->size) - c.mapped_size(LaneId{map->lane}), Bytes{});
         time += microseconds(static_cast<std::int64_t>(options_.map_us_per_mib * more.mib()));
     } else if (std::holds_alternative<request::PageOut>(todo)) {
-        time += transfer_time(c.persistent);
+        time += transfer_time(std::max(c.persistent - c.fixed, Bytes{}));
     }
     // After a restart of the service, the client may be paged out without the service knowing.
     const bool needs_memory =
         std::holds_alternative<request::PageIn>(todo) || std::holds_alternative<request::MapLane>(todo);
     if (needs_memory && std::exchange(c.paged, false)) {
         c.persistent_on_device = true;
-        time += transfer_time(c.persistent);
+        time += transfer_time(std::max(c.persistent - c.fixed, Bytes{}));
     }
     return time;
 }
 
 /// One link makes one transfer at a time, in parallel to running clients.
 Duration Simulation::transfer_time(Bytes bytes) {
-    link_free_ =
-        std::max(link_free_, now()) + seconds_of(static_cast<double>(bytes.count) / options_.engine.page_bytes_per_s);
+    link_free_ = std::max(link_free_, now()) +
+                 seconds_of(static_cast<double>(bytes.count) / (options_.engine.page_bytes_per_s * options_.page_speed));
     return link_free_ - now();
 }
 
@@ -474,7 +480,14 @@ void Simulation::helper_is_done(ClientId id) {
     } else {
         SALUS_CHECK(std::holds_alternative<request::PageIn>(done), "the service asks for nothing that cannot be done");
     }
-    if (const auto answer = attachment::Requests::answer(done, !fails)) say(id, *answer);
+    const Bytes moved = std::max(c.persistent - c.fixed, Bytes{});
+    attachment::Outcome outcome{.ok = !fails, .left = count_of(c.left())};
+    if (options_.tells_usage) {
+        outcome.moved = count_of(moved);
+        outcome.ns = static_cast<std::uint64_t>(1e9 * static_cast<double>(moved.count) /
+                                                (options_.engine.page_bytes_per_s * options_.page_speed));
+    }
+    if (const auto answer = attachment::Requests::answer(done, outcome)) say(id, *answer);
     go_on_if_given(id);
     help(id);
 }

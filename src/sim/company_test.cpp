@@ -56,8 +56,21 @@ TEST(Companies, JobsThatAreBoundByTheirLaunchesRunAtOnce) {
     EXPECT_GE(gain_of(std::vector(8, launch_bound()), seconds(60)), 1.2);
 }
 
+TEST(Companies, ProgramsWithoutAnAdaptorDoToo) {
+    std::vector<SimulatedJob> jobs(4, launch_bound());
+    for (SimulatedJob& job : jobs) job.launches = 100;
+    jobs.push_back(launch_bound());
+    EXPECT_GE(gain_of(jobs, seconds(40)), 1.2);
+}
+
 TEST(Companies, JobsThatFillTheDeviceLoseLittleByTrials) {
     EXPECT_GE(gain_of(std::vector(8, fills_device()), seconds(60)), 0.98);
+}
+
+TEST(Companies, TrialsCostAHundredthInTheFirstMinute) {
+    for (const std::size_t count : {2u, 8u, 12u}) {
+        EXPECT_GE(gain_of(std::vector(count, fills_device()), seconds(60)), 0.985) << count;
+    }
 }
 
 TEST(Companies, AMixGainsAndLosesNothing) {
@@ -66,13 +79,11 @@ TEST(Companies, AMixGainsAndLosesNothing) {
     EXPECT_GE(gain_of(jobs, seconds(60)), 0.98);
 }
 
-TEST(Companies, EveryPolicyThatSharesLanesUsesThem) {
-    for (const char* policy : {"srtf", "las", "rr", "priority"}) {
+TEST(Companies, EveryPolicyThatIsNotExclusiveUsesThem) {
+    for (const char* policy : {"srtf", "las", "rr", "priority", "pack"}) {
         EXPECT_GE(gain_of(std::vector(3, launch_bound()), seconds(30), policy), 1.2) << policy;
     }
-    for (const char* policy : {"fifo", "pack"}) {
-        EXPECT_EQ(gain_of(std::vector(3, launch_bound()), seconds(10), policy), 1) << policy;
-    }
+    EXPECT_EQ(gain_of(std::vector(3, launch_bound()), seconds(10), "fifo"), 1);
 }
 
 TEST(Companies, OneLaneMeansOneAtATime) {
@@ -134,6 +145,20 @@ TEST(Companies, ABenefitThatChangesIsNoticedWithinTenSeconds) {
     }
 }
 
+TEST(Companies, WhatEarlierRunsHaveShownSavesTheTrials) {
+    const std::vector jobs(2, launch_bound());
+    for (const bool recalls : {false, true}) {
+        SimulationOptions options = options_of(true, seconds(6));
+        if (recalls) options.recalled = {{ClientId{0}, ClientId{1}, 1.9}};
+        Simulation simulation(options, jobs, *find_policy("fair"), fallback_policy());
+        CompanyWatch watch;
+        simulation.observe(watch);
+        static_cast<void>(simulation.run());
+        EXPECT_FALSE(watch.changes.empty()) << recalls;
+        EXPECT_EQ(simulation.engine().overlap().trials() == 0, recalls);
+    }
+}
+
 TEST(Companies, LanesAreGivenUpForWhoeverWaitsForMemory) {
     std::vector<SimulatedJob> jobs(4, launch_bound());
     SimulationOptions options = options_of(true, seconds(40));
@@ -150,6 +175,30 @@ TEST(Companies, LanesAreGivenUpForWhoeverWaitsForMemory) {
     EXPECT_FALSE(watch.changes.empty()) << "nobody ran at once before";
     EXPECT_GT(result.jobs.back().iterations, 0u);
     EXPECT_LE((result.jobs.back().first_run - result.jobs.back().arrival).seconds(), 1);
+}
+
+/// How many lanes there are, as trials come and go.
+struct LaneWatch : Observer {
+    void after_event(const Event&, Instant now, std::span<const Action>, const Simulation& s) override {
+        const std::size_t lanes = s.engine().lanes().all().size();
+        most = std::max(most, lanes);
+        if (lanes > 1) with_several += now - last;
+        last = now;
+    }
+    std::size_t most = 0;
+    Duration with_several;
+    Instant last;
+};
+
+TEST(Companies, LanesThatOnlyTrialsNeedCloseAgain) {
+    const std::vector jobs(4, fills_device());
+    Simulation simulation(options_of(true, minutes(10)), jobs, *find_policy("fair"), fallback_policy());
+    LaneWatch watch;
+    simulation.observe(watch);
+    static_cast<void>(simulation.run());
+    EXPECT_GT(watch.most, 1u);
+    EXPECT_LT(watch.with_several.seconds(), 450);
+    EXPECT_TRUE(simulation.engine().overlap().companies().empty());
 }
 
 TEST(Companies, ATraceWithThemReplays) {

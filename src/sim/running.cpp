@@ -117,10 +117,18 @@ void Simulation::publish_iterations() {
         const double done = work_ns / static_cast<double>(c.iteration_time.ns) + 1e-6;
         if (done < static_cast<double>(c.published + 1) || c.published + 1 >= c.leg) continue;
         const std::uint64_t completed = std::min(static_cast<std::uint64_t>(done), c.leg - 1);
-        c.turn.finish(static_cast<std::uint64_t>(now().ns), completed - c.published);
+        publish(id, completed - c.published);
         c.page->begun_ns = static_cast<std::uint64_t>(now().ns);
         c.published = completed;
     }
+}
+
+/// So many more iterations are on the client's page.
+void Simulation::publish(ClientId id, std::uint64_t iterations) {
+    const std::uint64_t launches = jobs_[index_of(id)].launches;
+    SimulatedClient& c = at(id);
+    c.page->launches += launches * iterations;
+    c.turn.finish(static_cast<std::uint64_t>(now().ns), launches > 0 ? 0 : iterations);
 }
 
 }  // namespace salus::sim

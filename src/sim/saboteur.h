@@ -14,6 +14,13 @@ public:
         Client* client = engine_.clients_.find(id);
         if (client) engine_.set_reserved(*client, {client->reserved().count / 2});
     }
+    /// The engine counts what the client has left on the device as free.
+    void forget_rest_of(ClientId id) {
+        Client* client = engine_.clients_.find(id);
+        if (!client || client->residency() != Residency::kPaged) return;
+        client->rest = {};
+        engine_.ledger_.clear(*client, engine_.now_);
+    }
     /// The engine forgets that the client waits for its turn.
     void forget_wish_of(ClientId id) {
         Client* client = engine_.clients_.find(id);

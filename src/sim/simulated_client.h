@@ -89,6 +89,7 @@ struct SimulatedClient {
     Bytes persistent;  ///< true use now
     Bytes unasked;     ///< the part of it that it took without asking
     Bytes ephemeral;
+    Bytes fixed;    ///< the part of its P that stays when it is paged out
     Bytes context;  ///< on the device as long as the process lives
     bool persistent_on_device = false;
     bool has_run = false;  ///< so its P exists, on the device or paged out
@@ -119,10 +120,14 @@ struct SimulatedClient {
     bool runs() const { return phase == Phase::kRunning && !stopped; }
     /// Its private memory on the device, without lanes and its context.
     Bytes private_use() const {
-        if (!persistent_on_device) return {};
+        if (!persistent_on_device) return left();
         const bool profiles = phase == Phase::kRunning && lane == kNoLane;
         return std::min(persistent, room) + (profiles ? ephemeral : Bytes{});
     }
+    /// What stays of it if it is paged out.
+    Bytes rest() const { return context + (has_run ? std::min(fixed, persistent) : Bytes{}); }
+    /// The part of its P that is on the device although it is paged out.
+    Bytes left() const { return paged && has_run ? std::min(fixed, persistent) : Bytes{}; }
     Bytes mapped_size(LaneId of) const { return mapped && mapped->lane == of ? mapped->size : Bytes{}; }
 };
 

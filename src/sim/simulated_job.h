@@ -56,15 +56,19 @@ struct SimulatedJob {
 
     // What the swarm adds.
     bool pageable = true;
+    Bytes fixed;                 ///< the part of P that stays when it is paged out
     double stated_share = 1.0;   ///< if it states P and T: this share of the true values
     bool states_length = true;   ///< it states the number of its iterations
     bool runs_on = false;        ///< the simulation ends without it, when no other jobs are left
     std::vector<Growth> growth;  ///< in order of `from`
     std::uint32_t crew = 0;      ///< it takes turns with the others of this crew; 0: none. It has no T
+    std::uint64_t launches = 0;  ///< of an iteration, and all that it shows of one; 0: it shows its iterations. It has no T
     bool joins_late = false;     ///< ... once a disturbance says so
     Bytes context;               ///< device memory of its process beside the memory that it manages
 
     Duration service() const { return iteration_time * static_cast<std::int64_t>(iterations); }
+    /// It attaches through the shim, and has nothing in a lane.
+    bool has_no_adaptor() const { return crew != 0 || launches > 0; }
     /// It waits for somebody who asks, and somebody waits for its answers.
     bool answers() const { return interactive && (think.ns > 0 || requests_per_s > 0); }
 };

@@ -170,6 +170,8 @@ void Simulation::sabotage(const Event& event) {
     Saboteur saboteur(engine());
     const auto* acknowledge = std::get_if<event::Acknowledge>(&event);
     if (acknowledge && goes_wrong(Fault::kForgetsMemory)) saboteur.forget_half_of(acknowledge->client);
+    const auto* out = std::get_if<event::PagedOut>(&event);
+    if (out && goes_wrong(Fault::kForgetsRest)) saboteur.forget_rest_of(out->client);
     const auto* want = std::get_if<event::Want>(&event);
     if (want && goes_wrong(Fault::kForgetsWish)) saboteur.forget_wish_of(want->client);
     if (acknowledge && goes_wrong(Fault::kForgetsClass)) saboteur.set_beside(acknowledge->client, false);
@@ -307,6 +309,7 @@ void Simulation::recorded(const Event& event, Instant when, std::span<const Acti
         if (const auto* grant = std::get_if<action::Grant>(&action)) {
             at(grant->client).lane = grant->lane;
             at(grant->client).handover = grant->handover;
+            at(grant->client).resumed = false;
             if (grant->lane == kNoLane) at(grant->client).persistent_on_device = true;
             if (goes_wrong(Fault::kGrantsTwice)) grant_twice(*grant);
         } else if (const auto* admit = std::get_if<action::Admit>(&action)) {

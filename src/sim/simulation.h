@@ -24,6 +24,12 @@
 
 namespace salus::sim {
 
+/// What the service knows of two clients' commands from earlier runs.
+struct RecalledPair {
+    ClientId a = kNoClient, b = kNoClient;
+    double rate = 1;
+};
+
 /// Something that happens to the system from outside, right after its `at_event`-th event.
 struct Disturbance {
     enum class Kind : std::uint8_t {
@@ -66,6 +72,7 @@ enum class Fault : std::uint8_t {
     kLosesAcknowledge,   ///< a client's answer about a lane does not arrive
     kAcknowledgesEarly,  ///< a client says that it has given up part of its lane, but has not
     kLosesPagedIn,       ///< a client does not say that its memory is back
+    kForgetsRest,        ///< the engine counts what a paged-out client leaves on the device as free
     kLosesNotice,        ///< the service is not told that a grant is back, or wanted
     kLosesWake,          ///< a client is granted a turn but not woken
     kKeepsGrant,         ///< a client overlooks that the service wants its grant back
@@ -98,6 +105,7 @@ struct SimulationOptions {
     bool min_turn_is_fixed = true;             ///< else it follows the cost of turns
     double unclean_share = 0;                  ///< share of boundaries at which the lane cannot be cleared
     double page_failure_share = 0;             ///< share of page-outs that fail
+    double page_speed = 1;                     ///< of the link, relative to what the service was told
     Fault fault = Fault::kNone;
     bool profiles_known = false;            ///< P and T are known on arrival
     bool tells_usage = false;               ///< the device reports the memory of its processes, as a GPU does
@@ -106,6 +114,7 @@ struct SimulationOptions {
     std::uint64_t seed = 1;                 ///< for think times and delays
     std::uint64_t events_max = 0;           ///< give up after so many events; 0: never
     Duration until;                         ///< if not 0, give up then
+    std::vector<RecalledPair> recalled;     ///< what the service knows of earlier runs, true or not
     std::vector<Disturbance> disturbances;  ///< in order of at_event
 };
 
@@ -310,6 +319,7 @@ private:
     void update_rates();
     void look_at_slices();
     void publish_iterations();
+    void publish(ClientId id, std::uint64_t iterations);
     double occupancy(ClientId id) const;
     Instant next_finish() const;
 

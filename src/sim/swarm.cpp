@@ -86,14 +86,32 @@ SimulatedJob draw_job(Random& random, Bytes capacity, std::size_t index) {
     return job;
 }
 
-/// Processes have contexts, large or small, as on a GPU. There, no client is paged out, and none knows its P and T when it
-/// arrives: of two clients that do know them, neither may fit beside the other's context.
+/// Processes have contexts, large or small, as on a GPU. None knows its P and T when it arrives: of two clients that do know
+/// them, neither may fit beside the other's context.
 void draw_contexts(Random& random, Scenario& scenario) {
     scenario.options.profiles_known = false;
     for (SimulatedJob& job : scenario.jobs) {
         job.context = mebibytes_of(scenario.options.engine.context.mib() * random.between(0.1, 1.2));
         job.pageable = false;
     }
+}
+
+/// Clients on a GPU can be paged out, too, and there a part of P stays. Draws from its own source, so that the rest of a
+/// scenario does not depend on it.
+void draw_rests(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0xd6e8feb86659fd93ull + 7);
+    const bool all = random.chance(0.5);
+    if (random.chance(0.4)) return;
+    if (random.chance(0.5)) scenario.options.page_speed = random.between(0.3, 3.0);
+    for (SimulatedJob& job : scenario.jobs) {
+        if (job.context > Bytes{}) job.pageable = all || random.chance(0.8);
+        if (random.chance(0.5)) job.fixed = mebibytes_of(job.persistent.mib() * random.between(0.0, 1.2));
+    }
+}
+
+void take_t_away(SimulatedJob& job) {
+    job.ephemeral = {};
+    for (Growth& growth : job.growth) growth.ephemeral = {};
 }
 
 /// Some of the clients of a user belong to one crew, from the start or later. Draws from its own source, so that the rest of
@@ -107,8 +125,7 @@ void draw_crew(std::uint64_t seed, std::uint32_t crew, Scenario& scenario) {
         SimulatedJob& job = scenario.jobs[i];
         if (job.user != user || job.crew != 0 || random.chance(0.5)) continue;
         job.crew = crew;
-        job.ephemeral = {};
-        for (Growth& growth : job.growth) growth.ephemeral = {};
+        take_t_away(job);
         job.joins_late = random.chance(0.3);
         if (!job.joins_late) continue;
         const std::uint64_t at = random.below(20 + scenario.jobs.size() * 60);
@@ -154,6 +171,15 @@ void draw_overlap(std::uint64_t seed, Scenario& scenario) {
         for (Growth& growth : job.growth) growth.ephemeral = {growth.ephemeral.count / 8};
         if (random.chance(0.5)) job.occupancy = random.between(0.1, 0.5);
         if (random.chance(0.5)) job.think = {};
+        if (job.crew != 0 || random.chance(0.8)) continue;
+        job.launches = 1 + random.below(50);
+        take_t_away(job);
+    }
+    if (random.chance(0.5)) return;
+    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+            if (random.chance(0.4)) scenario.options.recalled.push_back({ClientId(j), ClientId(i), random.between(0.5, 3)});
+        }
     }
 }
 
@@ -255,6 +281,7 @@ std::span<const Canary> all_canaries() {
                                      Canary{"loses-acknowledge", nullptr, Fault::kLosesAcknowledge},
                                      Canary{"acknowledges-early", nullptr, Fault::kAcknowledgesEarly},
                                      Canary{"loses-paged-in", nullptr, Fault::kLosesPagedIn},
+                                     Canary{"forgets-rest", nullptr, Fault::kForgetsRest},
                                      Canary{"loses-notice", nullptr, Fault::kLosesNotice},
                                      Canary{"loses-wake", nullptr, Fault::kLosesWake},
                                      Canary{"keeps-grant", nullptr, Fault::kKeepsGrant},
@@ -315,6 +342,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     draw_users(seed, scenario);
     draw_user_limits(seed, scenario);
     draw_overlap(seed, scenario);
+    draw_rests(seed, scenario);
     return scenario;
 }
 

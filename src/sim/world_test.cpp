@@ -259,6 +259,31 @@ TEST_F(ShellOverGpu, ALaneIsMappedLateAlsoIfTheNeedForItWasNeverAnswered) {
     EXPECT_EQ(process(b_).mapped->size, mebibytes(448));
 }
 
+TEST_F(ShellOverGpu, ALaneThatCouldNotBeMadeSmallerAtOnceIsMadeSmallerWhileItsClientAsks) {
+    start(a_, mebibytes(16), mebibytes(448));
+    world_.set_has_lane_memory(false);
+    need(a_, 1, mebibytes(700), mebibytes(64));
+    pass(milliseconds(200));
+    EXPECT_EQ(process(a_).mapped->size, mebibytes(448));
+    EXPECT_EQ(answers_, Answers{});
+    world_.set_has_lane_memory(true);
+    pass(milliseconds(60));
+    EXPECT_EQ(process(a_).mapped->size, mebibytes(64));
+    EXPECT_EQ(answers_, (Answers{{1, true}}));
+}
+
+// Else nobody who needs the whole device would ever come in.
+TEST_F(ShellOverGpu, OthersThatAreAllGoneCountNoLongerHoweverLittleTheyHad) {
+    struct Row {
+        int others_mib, left_mib;
+    };
+    for (const Row& row : {Row{100, 924}, Row{96, 924}, Row{4, 1020}, Row{3, 1020}, Row{0, 1024}, Row{5, 1024}}) {
+        world_.set_others(mebibytes(row.others_mib));
+        shell_.look_at_usage();
+        EXPECT_EQ(shell_.engine().capacity(), mebibytes(row.left_mib)) << row.others_mib;
+    }
+}
+
 TEST_F(ShellOverGpu, WhoIsStalledAsksAgainWithWhatItsContextIsFoundToUse) {
     start(a_, mebibytes(80), mebibytes(448));
     start(b_, mebibytes(16), mebibytes(64));

@@ -59,9 +59,9 @@ private:
 /// The earlier a state stands here, the more it says about a job of which a process is in it. To know of unseen processes,
 /// the device would have to be asked at each scrape.
 constexpr std::array kStatesByRank = {
-    JobState::kRunning, JobState::kGrowing,  JobState::kPaging,   JobState::kWaiting,  JobState::kAsleep,
-    JobState::kStopped, JobState::kPaused,   JobState::kIdle,     JobState::kPagedOut, JobState::kRefused,
-    JobState::kLeaving, JobState::kUnshared, JobState::kStarting,
+    JobState::kRunning, JobState::kGrowing, JobState::kPaging,   JobState::kWaiting,  JobState::kAsleep,
+    JobState::kStopped, JobState::kPaused,  JobState::kIdle,     JobState::kPagedOut, JobState::kRefused,
+    JobState::kLost,    JobState::kLeaving, JobState::kUnshared, JobState::kStarting,
 };
 
 /// All rows of one job.
@@ -76,21 +76,23 @@ struct JobRows {
     Bytes ephemeral{};
 };
 
-std::string device_of(const ServiceStatus& service) {
-    return label_value(service.gpu.empty() ? service.device : service.gpu);
+std::string with(std::string_view labels, std::string_view name, std::string_view value) {
+    return fmt::format("{},{}=\"{}\"", labels, name, value);
 }
+
+std::string labels_of(const DeviceStatus& device) { return fmt::format("device_uuid=\"{}\"", label_value(device.label())); }
 
 std::string user_of(const JobStatus& row) {
     if (!row.user_name.empty()) return row.user_name;
     return row.user == kNoUser ? "" : fmt::format("{}", static_cast<std::uint32_t>(row.user));
 }
 
-std::string labels_of(const JobStatus& row, std::string_view device) {
+std::string labels_of(const JobStatus& row, const Status& status) {
     std::string labels = fmt::format("job_id=\"{}\"", row.job);
     // A label without a value is the same as none.
     if (!row.name.empty()) labels += fmt::format(",job_name=\"{}\"", label_value(row.name));
     if (const std::string user = user_of(row); !user.empty()) labels += fmt::format(",user=\"{}\"", label_value(user));
-    return labels + fmt::format(",device_uuid=\"{}\"", device);
+    return labels + fmt::format(",device_uuid=\"{}\"", label_value(row.gpu.empty() ? status.service.label() : row.gpu));
 }
 
 void add(JobRows& job, const JobStatus& row) {
@@ -103,11 +105,11 @@ void add(JobRows& job, const JobStatus& row) {
     job.ephemeral += row.activity->ephemeral;
 }
 
-std::vector<JobRows> jobs_of(const Status& status, std::span<const JobTotals> totals, std::string_view device) {
+std::vector<JobRows> jobs_of(const Status& status, std::span<const JobTotals> totals) {
     std::map<std::uint32_t, JobRows> jobs;
     for (const JobStatus& row : status.jobs) {
         JobRows& job = jobs[row.job];
-        if (!job.first) job = {.first = &row, .labels = labels_of(row, device)};
+        if (!job.first) job = {.first = &row, .labels = labels_of(row, status)};
         add(job, row);
     }
     for (const JobTotals& of_job : totals) {
@@ -118,35 +120,58 @@ std::vector<JobRows> jobs_of(const Status& status, std::span<const JobTotals> to
     return all;
 }
 
-std::string with(std::string_view labels, std::string_view name, std::string_view value) {
-    return fmt::format("{},{}=\"{}\"", labels, name, value);
-}
-
 // ------------------------------------------------------------------------------------------------------- the device
 
-void write_device(Page& page, const Status& status, const std::string& device) {
-    const ServiceStatus& service = status.service;
-    const std::string labels = fmt::format("device_uuid=\"{}\"", device);
-    page.family("salus_service_info", "gauge", "What the service is; always 1.");
-    page.sample(with(with(labels, "version", label_value(service.version)), "policy", label_value(service.policy)), 1);
+/// Calls `write` for each device, with its labels.
+void for_each_device(const Status& status, const auto& write) {
+    for (const DeviceStatus& device : devices_of(status.service)) write(device, labels_of(device));
+}
 
-    Bytes lanes, needed;
-    for (const LaneStatus& lane : service.lanes) lanes += lane.charge;
+/// T of all jobs that have a lane there.
+Bytes needed_on(const DeviceStatus& device, const Status& status) {
+    Bytes needed;
     for (const JobStatus& row : status.jobs) {
-        if (row.activity && row.activity->lane != kNoLane) needed += row.activity->ephemeral;
+        const bool is_there = row.gpu_number.value_or(device.number) == device.number;
+        if (is_there && row.activity && row.activity->lane != kNoLane) needed += row.activity->ephemeral;
     }
+    return needed;
+}
+
+Bytes lanes_of(const DeviceStatus& device) {
+    Bytes lanes;
+    for (const LaneStatus& lane : device.lanes) lanes += lane.charge;
+    return lanes;
+}
+
+void write_devices(Page& page, const Status& status) {
+    const ServiceStatus& service = status.service;
+    page.family("salus_service_info", "gauge", "What the service is; always 1.");
+    for_each_device(status, [&](const DeviceStatus&, const std::string& labels) {
+        page.sample(with(with(labels, "version", label_value(service.version)), "policy", label_value(service.policy)), 1);
+    });
     page.family("salus_device_memory_bytes", "gauge",
                 "The device's memory: persistent and lanes of the jobs, orphans of an earlier service, others, and free.");
-    page.sample(with(labels, "kind", "persistent"), service.reserved - lanes);
-    page.sample(with(labels, "kind", "lanes"), lanes);
-    page.sample(with(labels, "kind", "orphans"), service.held_by_orphans);
-    page.sample(with(labels, "kind", "others"), service.used_by_others);
-    page.sample(with(labels, "kind", "free"), service.capacity - service.reserved);
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        const Bytes lanes = lanes_of(device);
+        page.sample(with(labels, "kind", "persistent"), device.reserved - lanes);
+        page.sample(with(labels, "kind", "lanes"), lanes);
+        page.sample(with(labels, "kind", "orphans"), device.held_by_orphans);
+        page.sample(with(labels, "kind", "others"), device.used_by_others);
+        page.sample(with(labels, "kind", "free"), device.capacity - device.reserved);
+    });
     page.family("salus_device_memory_saved_bytes", "gauge",
                 "What the jobs' ephemeral memory would take beyond the lanes if they did not share them.");
-    page.sample(labels, needed - lanes);
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        page.sample(labels, needed_on(device, status) - lanes_of(device));
+    });
     page.family("salus_device_gates_closed_ratio", "gauge", "The part of the last second in which gates were closed.");
-    page.sample(labels, service.gates_closed_share);
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        page.sample(labels, device.gates_closed_share);
+    });
+    page.family("salus_device_lost", "gauge", "1: the device has failed or was taken away, and takes no jobs any more.");
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        page.sample(labels, device.lost.empty() ? 0 : 1);
+    });
 
     Bytes paged;
     for (const JobStatus& row : status.jobs) paged += row.activity ? row.activity->paged_out : Bytes{};
@@ -154,22 +179,29 @@ void write_device(Page& page, const Status& status, const std::string& device) {
     page.sample("tier=\"file\",kind=\"used\"", paged);
 }
 
-void write_times(Page& page, const Statistics& statistics, const std::string& device) {
-    const std::string labels = fmt::format("device_uuid=\"{}\"", device);
-    const std::string out = with(labels, "direction", "out"), in = with(labels, "direction", "in");
+void write_times(Page& page, const Status& status) {
     page.family("salus_page_bytes_total", "counter", "Memory of jobs that was paged out to the host, and back in.");
-    page.sample(out, statistics.paged_out);
-    page.sample(in, statistics.paged_in);
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        page.sample(with(labels, "direction", "out"), device.statistics.paged_out);
+        page.sample(with(labels, "direction", "in"), device.statistics.paged_in);
+    });
     page.family("salus_page_seconds", "histogram", "How long it took to page a job out or in.");
-    page.histogram(out, statistics.page_out_times);
-    page.histogram(in, statistics.page_in_times);
-    page.family("salus_turn_seconds", "histogram", "How long turns lasted.");
-    page.histogram(labels, statistics.turn_times);
-    page.family("salus_handover_seconds", "histogram",
-                "How long it took a job to give its lane back, once it was asked to: the rest of its iteration.");
-    page.histogram(labels, statistics.handover_times);
-    page.family("salus_admission_wait_seconds", "histogram", "How long newcomers waited to start and for their first turn.");
-    page.histogram(labels, statistics.admission_waits);
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        page.histogram(with(labels, "direction", "out"), device.statistics.page_out_times);
+        page.histogram(with(labels, "direction", "in"), device.statistics.page_in_times);
+    });
+    const auto family = [&](std::string_view name, std::string_view help, const Histogram Statistics::*times) {
+        page.family(name, "histogram", help);
+        for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+            page.histogram(labels, device.statistics.*times);
+        });
+    };
+    family("salus_turn_seconds", "How long turns lasted.", &Statistics::turn_times);
+    family("salus_handover_seconds",
+           "How long it took a job to give its lane back, once it was asked to: the rest of its iteration.",
+           &Statistics::handover_times);
+    family("salus_admission_wait_seconds", "How long newcomers waited to start and for their first turn.",
+           &Statistics::admission_waits);
 }
 
 // --------------------------------------------------------------------------------------------------------- the jobs
@@ -242,11 +274,10 @@ std::string label_value(std::string_view text) {
 }
 
 std::string to_prometheus(const Status& status, std::span<const JobTotals> totals) {
-    const std::string device = device_of(status.service);
-    const std::vector<JobRows> jobs = jobs_of(status, totals, device);
+    const std::vector<JobRows> jobs = jobs_of(status, totals);
     Page page;
-    write_device(page, status, device);
-    write_times(page, status.service.statistics, device);
+    write_devices(page, status);
+    write_times(page, status);
     write_states(page, jobs);
     write_facts(page, jobs);
     write_totals(page, jobs);

@@ -171,7 +171,7 @@ TEST(Prometheus, AJobIsCountedOnceInTheStateThatSaysMost) {
         if (!line.ends_with(" 0")) counted.insert(line);
     }
     EXPECT_EQ(counted, expected);
-    EXPECT_EQ(states.size(), 13u) << "all states are there, so that a query finds them";
+    EXPECT_EQ(states.size(), 14u) << "all states are there, so that a query finds them";
 }
 
 TEST(Prometheus, WhatAViewerMustNotSeeIsNoLabel) {
@@ -188,6 +188,31 @@ TEST(Prometheus, WhatAViewerMustNotSeeIsNoLabel) {
         EXPECT_EQ(page.find(secret), std::string::npos) << secret;
     status.jobs[0].user = UserId{1000};  // a user without a name
     EXPECT_NE(to_prometheus(status, {}).find(R"(user="1000")"), std::string::npos);
+}
+
+TEST(Prometheus, EachDeviceHasItsOwnSeriesAndItsJobs) {
+    Status status = two_jobs();
+    DeviceStatus first = status.service, second = status.service;
+    second.number = 1;
+    second.gpu = "GPU-2";
+    second.lost = "it fell off the bus";
+    second.capacity = gibibytes(99);
+    second.reserved = {};
+    second.lanes.clear();
+    status.service.devices = {first, second};
+    for (JobStatus& job : status.jobs) {
+        job.gpu_number = job.job - 1;
+        job.gpu = status.service.devices.at(job.job - 1).gpu;
+    }
+    const std::string page = to_prometheus(status, totals_of_two_jobs());
+    EXPECT_EQ(samples(page, "salus_device_lost"), (Lines{R"({device_uuid="GPU-1"} 0)", R"({device_uuid="GPU-2"} 1)"}));
+    EXPECT_EQ(samples(page, "salus_service_info").size(), 2u);
+    const Lines memory = samples(page, "salus_device_memory_bytes");
+    EXPECT_EQ(memory.size(), 10u);
+    EXPECT_EQ(memory.back(), fmt::format(R"({{device_uuid="GPU-2",kind="free"}} {})", gibibytes(99).count));
+    const Lines info = samples(page, "salus_job_info");
+    EXPECT_NE(info.at(0).find(R"(device_uuid="GPU-1")"), std::string::npos) << info[0];
+    EXPECT_NE(info.at(1).find(R"(device_uuid="GPU-2")"), std::string::npos) << info[1];
 }
 
 TEST(Prometheus, LabelsHoldWhatPeopleCallTheirJobs) {

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 15> kStates = {{{JobState::kUnshared, "unshared"},
+constexpr std::array<std::pair<JobState, std::string_view>, 16> kStates = {{{JobState::kUnshared, "unshared"},
                                                                             {JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
@@ -28,6 +28,7 @@ constexpr std::array<std::pair<JobState, std::string_view>, 15> kStates = {{{Job
                                                                             {JobState::kPagedOut, "paged out"},
                                                                             {JobState::kGrowing, "growing"},
                                                                             {JobState::kUnseen, "unseen"},
+                                                                            {JobState::kLost, "lost"},
                                                                             {JobState::kEnded, "ended"}}};
 
 /// Longer does not fit into a Duration.
@@ -62,8 +63,12 @@ public:
     }
     void operator()(const char* key, const std::optional<WaitReason>& reason) { object_[key] = text_of(reason); }
 
-    void operator()(const char* key, const std::optional<int>& number) {
+    template <std::integral T>
+    void operator()(const char* key, const std::optional<T>& number) {
         if (number) object_[key] = *number;
+    }
+    void operator()(const char* key, PlacementReason reason) {
+        if (reason != PlacementReason::kNone) object_[key] = name_of(reason);
     }
 
     void seconds(const char* key, Duration time) { object_[key] = time.seconds(); }
@@ -145,9 +150,11 @@ public:
     void operator()(const char* key, JobState& state) { state = job_state_from(text(key)); }
     void operator()(const char* key, std::optional<WaitReason>& reason) { reason = wait_reason_from(text(key)); }
 
-    void operator()(const char* key, std::optional<int>& value) {
+    template <std::integral T>
+    void operator()(const char* key, std::optional<T>& value) {
         if (find(key)) (*this)(key, value.emplace());
     }
+    void operator()(const char* key, PlacementReason& reason) { reason = placement_reason_from(text(key)); }
 
     void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
     void seconds(const char* key, std::optional<Duration>& time) { time = duration(key, 1); }
@@ -293,6 +300,10 @@ void list(Fields& fields, S& activity) {
     fields("weight", activity.weight);
     fields("occupancy", activity.occupancy);
     fields("pageable", activity.pageable);
+    fields("stays_because", activity.stays_because);
+    fields("paged_pinned_bytes", activity.paged_pinned);
+    fields("paged_memory_bytes", activity.paged_memory);
+    fields("paged_file_bytes", activity.paged_file);
     fields("memory_time_gib_s", activity.memory_time_gib_s);
 }
 
@@ -333,6 +344,9 @@ void list(Fields& fields, S& job) {
     fields.among("past_iterations", job.past);
     fields("log", job.log);
     fields("why_unshared", job.why_unshared);
+    fields("gpu_number", job.gpu_number);
+    fields("gpu", job.gpu);
+    fields("placement", job.placement);
     fields.among("iterations", job.activity);
     fields.among("ended_unix_s", job.end);
 }
@@ -376,6 +390,31 @@ void list(Fields& fields, S& statistics) {
     fields("reserved_peak_bytes", statistics.reserved_peak);
 }
 
+/// A service with one device has the keys of that among its own.
+template <typename Fields, typename S>
+void list_device(Fields& fields, S& device) {
+    fields("device", device.device);
+    fields("gpu", device.gpu);
+    fields("mps", device.mps);
+    fields.milliseconds("min_turn_ms", device.min_turn);
+    fields("capacity_bytes", device.capacity);
+    fields("reserved_bytes", device.reserved);
+    fields("page_bytes_per_s", device.page_bytes_per_s);
+    fields("gates_closed_share", device.gates_closed_share);
+    fields("held_by_orphans_bytes", device.held_by_orphans);
+    fields("used_by_others_bytes", device.used_by_others);
+    fields.part("trace", device.trace);
+    fields.part("statistics", device.statistics);
+    fields.parts("lanes", device.lanes);
+}
+
+template <typename Fields, Some<DeviceStatus> S>
+void list(Fields& fields, S& device) {
+    fields("number", device.number);
+    fields("lost", device.lost);
+    list_device(fields, device);
+}
+
 template <typename Fields, Some<ServiceStatus> S>
 void list(Fields& fields, S& service) {
     fields("pid", service.pid);
@@ -384,23 +423,13 @@ void list(Fields& fields, S& service) {
     fields("metrics", service.metrics);
     fields("state", service.state_directory);
     fields.seconds("uptime_s", service.uptime);
-    fields("device", service.device);
-    fields("gpu", service.gpu);
-    fields("mps", service.mps);
     fields("policy", service.policy);
     fields("paging", service.paging);
-    fields.milliseconds("min_turn_ms", service.min_turn);
-    fields("capacity_bytes", service.capacity);
-    fields("reserved_bytes", service.reserved);
     fields("lanes_max", service.lanes_max);
     fields.choice("share_by", service.share_by_user, "user", "job");
-    fields("page_bytes_per_s", service.page_bytes_per_s);
-    fields("gates_closed_share", service.gates_closed_share);
-    fields("held_by_orphans_bytes", service.held_by_orphans);
-    fields("used_by_others_bytes", service.used_by_others);
-    fields.part("trace", service.trace);
-    fields.part("statistics", service.statistics);
-    fields.parts("lanes", service.lanes);
+    fields("placement", service.placement);
+    list_device(fields, service);
+    fields.parts("devices", service.devices);
 }
 
 template <typename Fields, Some<Status> S>
@@ -470,7 +499,21 @@ json to_json(const Status& status) { return written(status); }
 json to_json(const TraceStatus& trace) { return written(trace); }
 json to_json(const JobStatus& job) { return written(job); }
 
-Status status_from(const json& document) { return read<Status>(document); }
+/// The status of an older service has no list.
+Status status_from(const json& document) {
+    Status status = read<Status>(document);
+    if (status.service.devices.empty()) status.service.devices.push_back(status.service);
+    return status;
+}
+
+Status status_of_device(const Status& status, std::size_t place) {
+    Status of_device = status;
+    const DeviceStatus device = status.service.devices.at(place);
+    static_cast<DeviceStatus&>(of_device.service) = device;
+    of_device.service.devices = {device};
+    std::erase_if(of_device.jobs, [&](const JobStatus& job) { return job.gpu_number != device.number; });
+    return of_device;
+}
 JobStatus job_status_from(const json& document) { return read<JobStatus>(document); }
 TraceStatus trace_status_from(const json& document) { return read<TraceStatus>(document); }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/run_figures.h"
 #include "base/time.h"
 #include "core/engine.h"
+#include "core/placement.h"
 #include "core/types.h"
 
 namespace salus {
@@ -40,6 +42,7 @@ enum class JobState : std::uint8_t {
     kGrowing,   ///< it waits in mid-iteration for more memory
     kUnshared,  ///< none of its processes has attached, and one has said that it will not
     kUnseen,    ///< a process of the job that uses the device and has not attached: its calls pass by the shim
+    kLost,      ///< its device has failed or was taken away
     kEnded,
 };
 /// "running", "paged out"; empty for kUnknown.
@@ -110,6 +113,8 @@ struct Activity {
     double weight = 1;
     double occupancy = 1;  ///< share of the device that it can use alone
     bool pageable = true;
+    std::string stays_because;                     ///< why it is not, for people
+    Bytes paged_pinned, paged_memory, paged_file;  ///< out of a GPU, by place, as its page says
     double memory_time_gib_s = 0;
 };
 
@@ -136,10 +141,13 @@ struct JobStatus {
     std::string command;       ///< of `salus run`; for the job's user and root only
     std::string log;           ///< path, if it was detached
     std::string why_unshared;  ///< why it runs without sharing, or a process of it does
-    std::optional<StartWait> start_wait;  ///< of a job that must not start yet
-    std::optional<RunFigures> past;       ///< of an earlier run of its command, if the job has no client yet
-    std::optional<Activity> activity;     ///< of a client that the engine knows
-    std::optional<JobEnd> end;            ///< of a job that has ended
+    std::optional<unsigned> gpu_number;                  ///< of its device; nothing: it has none yet
+    std::string gpu;                                     ///< its UUID; empty: it is the host
+    PlacementReason placement = PlacementReason::kNone;  ///< why it is there
+    std::optional<StartWait> start_wait;                 ///< of a job that must not start yet
+    std::optional<RunFigures> past;                      ///< of an earlier run of its command, if the job has no client yet
+    std::optional<Activity> activity;                    ///< of a client that the engine knows
+    std::optional<JobEnd> end;                           ///< of a job that has ended
 };
 
 // ----------------------------------------------------------------------------------------------------------- service
@@ -159,18 +167,13 @@ struct TraceStatus {
     Bytes bytes;
 };
 
-struct ServiceStatus {
-    int pid = 0;
-    std::string version;
-    std::string socket;
-    std::string metrics;  ///< where they are served; empty: nowhere
-    std::string state_directory;
-    Duration uptime;
-    std::string device;
-    std::string gpu;
-    std::string mps;  ///< the directory of its pipes; empty: new jobs run without
-    std::string policy;
-    bool paging = false;
+/// One device of the service.
+struct DeviceStatus {
+    unsigned number = 0;  ///< by which users name it: a GPU's in the order of the PCI bus
+    std::string device;   ///< "host", "cuda"
+    std::string gpu;      ///< its UUID; of one of several host devices, its name
+    std::string lost;     ///< why it takes no jobs any more; empty: it does
+    std::string mps;      ///< the directory of its pipes; empty: new jobs run without
     Duration min_turn;
     Bytes capacity;
     Bytes reserved;
@@ -180,10 +183,33 @@ struct ServiceStatus {
     TraceStatus trace;
     Statistics statistics;
     std::vector<LaneStatus> lanes;
-    unsigned lanes_max = 0;      ///< that may run at once; 0: as many as the policy wants
-    bool share_by_user = false;  ///< time is shared between users first
     double page_bytes_per_s = 0;
+
+    /// For people: "GPU-…", "host".
+    const std::string& label() const { return gpu.empty() ? device : gpu; }
 };
+
+/// What it has of a device is that of the first. With one device there is nothing more to know.
+struct ServiceStatus : DeviceStatus {
+    int pid = 0;
+    std::string version;
+    std::string socket;
+    std::string metrics;  ///< where they are served; empty: nowhere
+    std::string state_directory;
+    Duration uptime;
+    std::string policy;
+    bool paging = false;
+    unsigned lanes_max = 0;             ///< that may run at once; 0: as many as the policy wants
+    bool share_by_user = false;         ///< time is shared between users first
+    std::string placement;              ///< of batch jobs: "spread", "pack"
+    std::vector<DeviceStatus> devices;  ///< all
+};
+
+/// All devices. A status that was not read or filled in by a service has only what the service itself says.
+inline std::span<const DeviceStatus> devices_of(const ServiceStatus& service) {
+    const DeviceStatus* const only = &service;
+    return service.devices.empty() ? std::span(only, 1) : std::span<const DeviceStatus>(service.devices);
+}
 
 /// What a job has done since this service knows it: all its clients together, also those that have left. Only grows. For
 /// the metrics; not in the JSON.
@@ -216,6 +242,9 @@ nlohmann::json to_json(const JobStatus& job);
 
 /// Reads what to_json() wrote. A missing or unexpected field keeps its default: the service may be a little older or newer.
 Status status_from(const nlohmann::json& document);
+/// The same service as if it had only this device, with the jobs that are there. For views that show one device.
+/// REQUIRES: there is one at this place.
+Status status_of_device(const Status& status, std::size_t place);
 JobStatus job_status_from(const nlohmann::json& document);
 TraceStatus trace_status_from(const nlohmann::json& document);
 

@@ -15,26 +15,24 @@ using nlohmann::json;
 Status full_status() {
     Status status;
     ServiceStatus& service = status.service;
-    service = {77,
-               "1.2.3",
-               "/run/socket",
-               "127.0.0.1:9464",
-               "/state",
-               milliseconds(2500),
-               "cuda",
-               "GPU-1",
-               "/mps",
-               "fair",
-               true,
-               milliseconds(5),
-               gibibytes(4),
-               gibibytes(1),
-               mebibytes(1),
-               mebibytes(2),
-               {},
-               {"/t", "/t.previous", false, Bytes{99}},
-               {},
-               {}};
+    service.pid = 77;
+    service.version = "1.2.3";
+    service.socket = "/run/socket";
+    service.metrics = "127.0.0.1:9464";
+    service.state_directory = "/state";
+    service.uptime = milliseconds(2500);
+    service.device = "cuda";
+    service.gpu = "GPU-1";
+    service.mps = "/mps";
+    service.policy = "fair";
+    service.paging = true;
+    service.min_turn = milliseconds(5);
+    service.capacity = gibibytes(4);
+    service.reserved = gibibytes(1);
+    service.held_by_orphans = mebibytes(1);
+    service.used_by_others = mebibytes(2);
+    service.trace = {"/t", "/t.previous", false, Bytes{99}};
+    service.placement = "pack";
     service.statistics = {1, 2, 3, 4, 5, 6, 7, 8, 9, Bytes{10}, 11, 12, 13, 14, 15, 16, 18, Bytes{17}};
     service.lanes = {{LaneId{2}, Bytes{20}, Bytes{30}, UserId{1000}, ClientId{5}},
                      {LaneId{3}, Bytes{1}, Bytes{1}, UserId{1000}, kNoClient}};
@@ -42,6 +40,9 @@ Status full_status() {
     service.lanes_max = 3;
     service.share_by_user = true;
     service.page_bytes_per_s = 1e9;
+    service.devices = {service};
+    service.devices[0].number = 6;
+    service.devices[0].lost = "it fell off the bus";
     Activity activity;
     activity.requests = {40, milliseconds(5), milliseconds(12)};
     activity.wait = {WaitReason::kStoppedHolder, Wait::Behind{"vae", 4}};
@@ -56,6 +57,10 @@ Status full_status() {
     activity.idle = milliseconds(125);
     activity.occupancy = 0.5;
     activity.pageable = false;
+    activity.stays_because = "threads";
+    activity.paged_pinned = {21};
+    activity.paged_memory = {22};
+    activity.paged_file = {23};
     activity.waited = seconds(3);
     activity.waiting_now = seconds(1);
     wait_for(activity.waited_for, WaitReason::kTurn) = milliseconds(500);
@@ -91,6 +96,9 @@ Status full_status() {
     waiting.state = JobState::kWaiting;
     waiting.command = "python resnet.py";
     waiting.log = "/log";
+    waiting.gpu_number = 6;
+    waiting.gpu = "GPU-1";
+    waiting.placement = PlacementReason::kLoad;
     waiting.activity = activity;
     status.jobs.push_back(waiting);
     JobStatus starting;
@@ -137,21 +145,29 @@ TEST(Status, IsThisJson) {
     EXPECT_EQ(
         to_json(full_status()).dump(),
         R"({"ended":[{"attached_s":0.5,"command":"","elapsed_s":0.0,"ended_unix_s":1700000000,"exit_status":130,)"
-        R"("job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":"","why_unshared":"no torch"}],"jobs":[{"attached_s":20.0,)"
+        R"("gpu":"","job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":"","why_unshared":"no torch"}],"jobs":[{"attached_s":20.0,)"
         R"("attained_s":0.75,"behind":"vae","behind_job":4,"beside":true,"boundaries_delayed":9,"busy_s":0.25,)"
         R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","company":[4,7],"company_rate":1.75,"company_rate_error":0.125,"elapsed_s":21.0,)"
-        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
+        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"gpu":"GPU-1","gpu_number":6,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
         R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"on_device_bytes":10,"page_outs":8,)"
-        R"("pageable":false,"paged_out_bytes":11,"persistent_bytes":1,"pid":42,"priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
-        R"("requests":40,"state":"waiting","uid":1000,"user":"ada","waited_for_s":{"turn":0.5,"user-jobs":2.0},"waited_s":3.0,"waiting_now_s":1.0,)"
-        R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"job":4,)"
+        R"("pageable":false,"paged_file_bytes":23,"paged_memory_bytes":22,"paged_out_bytes":11,"paged_pinned_bytes":21,"persistent_bytes":1,"pid":42,"placement":"load","priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
+        R"("requests":40,"state":"waiting","stays_because":"threads","uid":1000,"user":"ada","waited_for_s":{"turn":0.5,"user-jobs":2.0},"waited_s":3.0,"waiting_now_s":1.0,)"
+        R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"gpu":"","job":4,)"
         R"("log":"","name":"late","past_class":"interactive","past_ephemeral_bytes":5,"past_iteration_ms":20.0,)"
         R"("past_iterations":50,"past_persistent_bytes":4,"pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
-        R"("service":{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
+        R"("service":{"capacity_bytes":4294967296,"device":"cuda","devices":[{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
+        R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
+        R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lost":"it fell off the bus","min_turn_ms":5.0,"mps":"/mps","number":6,)"
+        R"("page_bytes_per_s":1000000000.0,"reserved_bytes":1073741824,"statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
+        R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
+        R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak_bytes":17,"revokes":4,"switches":2,)"
+        R"("turns":1,"yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
+        R"("used_by_others_bytes":2097152}],)"
+        R"("gates_closed_share":0.125,"gpu":"GPU-1",)"
         R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
         R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lanes_max":3,"metrics":"127.0.0.1:9464","min_turn_ms":5.0,"mps":"/mps",)"
-        R"("page_bytes_per_s":1000000000.0,"paging":true,"pid":77,"policy":"fair","reserved_bytes":1073741824,"share_by":"user","socket":"/run/socket",)"
+        R"("page_bytes_per_s":1000000000.0,"paging":true,"pid":77,"placement":"pack","policy":"fair","reserved_bytes":1073741824,"share_by":"user","socket":"/run/socket",)"
         R"("state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
         R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
         R"("refusals":6,"rehomings":14,"reservations":15,"reserved_peak_bytes":17,"revokes":4,"switches":2,)"

@@ -17,6 +17,10 @@
 
 namespace salus {
 
+/// Where memory of a GPU lies while it is paged out: memory of the host that is pinned, other memory, a file.
+enum class PagePlace : std::uint8_t { kPinned, kMemory, kFile };
+inline constexpr std::size_t kPagePlaces = 3;
+
 /// What the kernel and the device's driver map and pin as one.
 inline constexpr std::size_t kMemoryPage = 4096;
 
@@ -51,7 +55,8 @@ struct ControlPage {
     std::atomic<std::uint64_t> evacuations{0};
     std::atomic<std::uint64_t> evacuated_bytes{0};
     std::atomic<std::uint64_t> page_outs{0};
-    std::atomic<std::uint64_t> launches{0};            ///< of a client that takes turns by launches
+    std::array<std::atomic<std::uint64_t>, kPagePlaces> paged_bytes{};  ///< out of a GPU, by place
+    std::atomic<std::uint64_t> launches{0};                             ///< of a client that takes turns by launches
     std::atomic<std::uint64_t> boundaries_delayed{0};  ///< hand-overs put off because a block could not be moved out
 
     /// Its iterations by their time: a Histogram whose first bound is kIterationTimesLeast.

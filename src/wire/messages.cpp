@@ -26,12 +26,18 @@ template <typename T>
 bool text_is_clean(const T& message) {
     if constexpr (std::is_same_v<T, Run>) {
         return clean(message.name) && clean(message.log) && clean(message.command);
+    } else if constexpr (std::is_same_v<T, Attach>) {
+        return clean(message.name) && clean(message.gpu);
+    } else if constexpr (std::is_same_v<T, Wishes>) {
+        return clean(message.devices);
+    } else if constexpr (std::is_same_v<T, Start>) {
+        return clean(message.gpu) && clean(message.mps);
     } else if constexpr (std::is_same_v<T, Running>) {
         return clean(message.device) && clean(message.gpu) && clean(message.mps);
     } else if constexpr (std::is_same_v<T, Waits>) {
         return clean(message.state) && clean(message.reason) && clean(message.behind);
     } else if constexpr (std::is_same_v<T, Welcome>) {
-        return clean(message.device) && clean(message.gpu);
+        return clean(message.device) && clean(message.gpu) && clean(message.page_directory);
     } else if constexpr (std::is_same_v<T, ClearHistory>) {
         return clean(message.part);
     } else if constexpr (std::is_same_v<T, UntoldEnd>) {

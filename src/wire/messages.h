@@ -20,7 +20,7 @@
 namespace salus::wire {
 
 inline constexpr std::uint32_t kMagic = 0x53'4c'41'53;
-inline constexpr std::uint16_t kVersion = 7;
+inline constexpr std::uint16_t kVersion = 8;
 inline constexpr std::size_t kMessageSize = 512;
 inline constexpr std::size_t kDescriptorsMax = 32;
 
@@ -56,7 +56,10 @@ struct Attach {
     std::uint64_t iteration_time_ns = 0;
     std::uint64_t persistent = 0;
     std::uint64_t ephemeral = 0;
+    std::uint64_t left = 0;           ///< if its P is paged out: the part of it that is on the device
+    std::uint32_t stays_because = 0;  ///< if kUnpageable: a StayReason
     Text<64> name;
+    Text<64> gpu;  ///< the one that the process uses, or will, as CUDA_VISIBLE_DEVICES names it; empty: it does not know
 };
 struct Acknowledge {
     static constexpr std::uint16_t kType = 2;
@@ -65,14 +68,20 @@ struct Acknowledge {
 };
 struct PagedOut {
     static constexpr std::uint16_t kType = 3;
+    std::uint64_t left = 0;   ///< private memory that is still on the device
+    std::uint64_t moved = 0;  ///< bytes, ...
+    std::uint64_t ns = 0;     ///< ... and how long that took; 0: not measured
 };
 struct PagedIn {
     static constexpr std::uint16_t kType = 4;
+    std::uint64_t moved = 0;
+    std::uint64_t ns = 0;
 };
 /// Answers PageOut, or is sent unasked.
 struct Unpageable {
     static constexpr std::uint16_t kType = 5;
-    std::uint32_t for_good = 0;  ///< 0: only until it next wants to run
+    std::uint16_t for_good = 0;  ///< 0: only until it next wants to run
+    std::uint16_t because = 0;   ///< a StayReason
 };
 struct Observe {
     static constexpr std::uint16_t kType = 6;
@@ -105,14 +114,17 @@ struct Welcome {
     static constexpr std::uint16_t kType = 20;
     std::uint32_t client = 0;
     std::uint64_t capacity = 0;
-    Text<16> device;  ///< "host", "cuda"
-    Text<64> gpu;     ///< its UUID
+    Text<16> device;             ///< "host", "cuda"
+    Text<64> gpu;                ///< its UUID
+    std::uint32_t pages = 0;     ///< 1: the client's memory is paged out, if it can be
+    Text<256> page_directory{};  ///< for what memory cannot hold; empty: the client chooses
 };
 /// The service refuses the connection and closes it.
 struct Sorry {
     static constexpr std::uint16_t kType = 21;
     Text<256> why;
-    std::uint32_t users_mistake = 0;  ///< 1: of `salus run`: its command must not start without sharing either
+    /// 1: of `salus run`: its command must not start without sharing either. 2: the answer stays the same if it asks again.
+    std::uint32_t users_mistake = 0;
 };
 /// Descriptors: the next pieces of the lane's memory. If `first` is 0, the lane has new memory: release the old pieces. Such
 /// a message may carry no piece yet.
@@ -176,31 +188,53 @@ struct Refuse {
 
 // ------------------------------------------------------------------------------------------------------ command line
 
-/// `salus run` announces a job; the connection lasts as long as the job.
+/// Announces a job: `salus run` for the command that it starts, or a process for itself. The connection lasts as long as the
+/// job. A process that announces itself attaches over the same connection.
 struct Run {
     static constexpr std::uint16_t kType = 40;
     std::uint32_t job = 0;  ///< 0: assign a number; else the number that the last service assigned
     Text<64> name;
     Text<256> log;                  ///< path, if detached
-    std::uint16_t runs = 0;         ///< 1: its process has started
-    std::uint16_t waited = 0;       ///< 1: it waited for Start when the last service went away
-    std::uint64_t command_key = 0;  ///< history/command.h; 0: none, and the history does not record the run
+    std::uint8_t runs = 0;          ///< 1: its process has started
+    std::uint8_t waited = 0;        ///< 1: it waited for Start when the last service went away
+    std::uint16_t joins = 0;        ///< 1: the sender is the job's process itself
+    std::uint64_t command_key = 0;  ///< base/command.h; 0: none, and the history does not record the run
     std::uint64_t program_key = 0;
     double weight = 1;  ///< as its clients will say; checked before the command starts
     std::int32_t priority = 0;
     Text<148> command;  ///< for display, cut to fit
+};
+/// What is known about where a job is to run. Comes before Run, if anything is. Nothing answers.
+struct Wishes {
+    static constexpr std::uint16_t kType = 65;
+    enum By : std::uint16_t {
+        kNobody = 0,
+        kUser = 1,         ///< --gpu: on one of these
+        kEnvironment = 2,  ///< CUDA_VISIBLE_DEVICES of the job: on these, and on no other
+        kEarlier = 3,      ///< the last service placed it there, and its process has started
+    };
+    enum Class : std::uint16_t { kNotSaid = 0, kBatch = 1, kInteractive = 2 };
+    std::uint16_t by = kNobody;
+    std::uint16_t client_class = kNotSaid;
+    std::uint32_t unused = 0;
+    std::uint64_t persistent = 0;  ///< as its user has said; 0: not said
+    std::uint64_t ephemeral = 0;
+    Text<448> devices;  ///< as in CUDA_VISIBLE_DEVICES
 };
 struct Running {
     static constexpr std::uint16_t kType = 41;
     std::uint32_t job = 0;
     Text<16> device;
     Text<64> gpu;
-    Text<128> mps;            ///< the directory of MPS's pipes; empty: the job must not use MPS
-    std::uint32_t waits = 0;  ///< 1: its process must not start before Start comes
+    Text<128> mps;                  ///< the directory of MPS's pipes; empty: the job must not use MPS
+    std::uint32_t waits = 0;        ///< 1: its process must not start before Start comes
+    std::uint32_t has_several = 0;  ///< 1: it was assigned more GPUs than one, so its CUDA_VISIBLE_DEVICES stays
 };
 /// There is room on the device for the job's process.
 struct Start {
     static constexpr std::uint16_t kType = 46;
+    Text<64> gpu;   ///< as in Running: it may be another one by now; empty: it is the same
+    Text<128> mps;  ///< of that GPU
 };
 /// The job has waited for long: to start, or for the device. A service sends this at most once of each. The texts are those
 /// of the status.
@@ -224,7 +258,8 @@ struct Unshared {
     std::uint32_t job = 0;
     Text<160> why;
 };
-/// The command of `salus run` has ended. The service writes the run down, then closes the connection.
+/// The command of `salus run` has ended, or the process that has joined by itself is about to. The service writes the run
+/// down; then it closes the connection of `salus run`.
 struct Ended {
     static constexpr std::uint16_t kType = 44;
     std::int32_t status = 0;    ///< its exit status, or 128 + the signal that ended it
@@ -260,6 +295,7 @@ struct SetPolicy {
 /// The service answers when the trace is on disk. The answer is the trace's part of the status.
 struct FlushTrace {
     static constexpr std::uint16_t kType = 52;
+    std::uint32_t device = 0;  ///< its place in the status
 };
 /// The service reads its configuration again. The answer is {"note": one line that says what has changed}.
 struct ReloadService {
@@ -309,6 +345,7 @@ struct AskHistory {
 struct CopyTrace {
     static constexpr std::uint16_t kType = 62;
     std::uint64_t last_bytes = 0;  ///< only the lines in this much of its end; 0: all
+    std::uint32_t device = 0;      ///< its place in the status
 };
 /// Forgets the caller's commands that contain this text; empty: all. The answer is {"cleared": their number}.
 struct ClearHistory {
@@ -329,7 +366,7 @@ struct Answer {
 
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
-                             Refuse, Run, Running, Start, Waits, Interrupted, Unshared, Ended, UntoldEnd, AskStatus,
+                             Refuse, Run, Wishes, Running, Start, Waits, Interrupted, Unshared, Ended, UntoldEnd, AskStatus,
                              SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob,
                              WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 

@@ -21,7 +21,7 @@ std::string shown(const Text<N>& text) {
 // The fields of each message.
 auto fields(const Attach& m) {
     return std::tuple(m.flags, m.job, m.priority, m.crew, m.weight, m.occupancy, m.iterations_total, m.iteration_time_ns,
-                      m.persistent, m.ephemeral, shown(m.name));
+                      m.persistent, m.ephemeral, shown(m.name), shown(m.gpu));
 }
 auto fields(const Acknowledge& m) { return std::tuple(m.lane, m.version); }
 auto fields(const PagedOut&) { return std::tuple(); }
@@ -53,8 +53,10 @@ auto fields(const Run& m) {
     return std::tuple(m.job, shown(m.name), shown(m.log), m.command_key, m.program_key, shown(m.command), m.waited, m.weight,
                       m.priority);
 }
-auto fields(const Running& m) { return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits); }
-auto fields(const Start&) { return std::tuple(); }
+auto fields(const Running& m) {
+    return std::tuple(m.job, shown(m.device), shown(m.gpu), shown(m.mps), m.waits, m.has_several);
+}
+auto fields(const Start& m) { return std::tuple(shown(m.gpu), shown(m.mps)); }
 auto fields(const Waits& m) {
     return std::tuple(shown(m.state), shown(m.reason), shown(m.behind), m.behind_job, m.user_jobs_max, m.user_memory_max);
 }
@@ -64,7 +66,7 @@ auto fields(const UntoldEnd& m) {
 }
 auto fields(const AskStatus&) { return std::tuple(); }
 auto fields(const SetPolicy& m) { return std::tuple(shown(m.name)); }
-auto fields(const FlushTrace&) { return std::tuple(); }
+auto fields(const FlushTrace& m) { return std::tuple(m.device); }
 auto fields(const ReloadService&) { return std::tuple(); }
 auto fields(const StopService& m) { return std::tuple(m.even_with_jobs); }
 auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
@@ -77,7 +79,8 @@ auto fields(const WaitJob& m) { return std::tuple(m.job.number, shown(m.job.name
 auto fields(const AskHistory&) { return std::tuple(); }
 auto fields(const AskUsage& m) { return std::tuple(m.since_unix_s); }
 auto fields(const ClearHistory& m) { return std::tuple(shown(m.part)); }
-auto fields(const CopyTrace& m) { return std::tuple(m.last_bytes); }
+auto fields(const CopyTrace& m) { return std::tuple(m.last_bytes, m.device); }
+auto fields(const Wishes& m) { return std::tuple(m.by, m.client_class, m.persistent, m.ephemeral, shown(m.devices)); }
 auto fields(const Answer& m) { return std::tuple(m.ok, m.size); }
 
 /// One of each, with no field at its default.
@@ -95,6 +98,7 @@ std::vector<Message> examples() {
     attach.persistent = kLarge + 2;
     attach.ephemeral = kLarge + 3;
     attach.name = Text<64>("resnet50");
+    attach.gpu = Text<64>("GPU-1");
     Run run;
     run.job = 12;
     run.name = Text<64>("söze");
@@ -129,8 +133,9 @@ std::vector<Message> examples() {
             Arm{1, 0},
             Refuse{kLarge, kLarge + 1},
             run,
-            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1},
-            Start{},
+            Running{12, Text<16>("cuda"), Text<64>("GPU-1"), Text<128>("/run/mps"), 1, 1},
+            Wishes{Wishes::kEnvironment, Wishes::kBatch, 0, kLarge, kLarge + 1, Text<448>("GPU-1,GPU-2")},
+            Start{Text<64>("GPU-1"), Text<128>("/run/mps")},
             Waits{Text<16>("waiting"), Text<32>("turn"), Text<64>("söze"), 3, 4, kLarge},
             Interrupted{},
             Unshared{3, Text<160>("torch.distributed")},
@@ -138,7 +143,7 @@ std::vector<Message> examples() {
             UntoldEnd{130, 0, kLarge, 1.5e9, kLarge + 1, kLarge + 2, Text<148>("python train.py")},
             AskStatus{},
             SetPolicy{Text<32>("srtf")},
-            FlushTrace{},
+            FlushTrace{2},
             ReloadService{},
             StopService{1},
             PauseJob{job},
@@ -149,7 +154,7 @@ std::vector<Message> examples() {
             AskHistory{},
             ClearHistory{Text<256>("train.py")},
             AskUsage{1.5e9},
-            CopyTrace{4096},
+            CopyTrace{4096, 2},
             Answer{1, kLarge}};
 }
 

@@ -28,7 +28,10 @@ LINES = {
     "docker *": CONTAINERS,
     "podman *": CONTAINERS,
     "apptainer *": CONTAINERS,
+    'eval "$(salus env --shell)"': "changes the reader's own shell; tests/joining_test.cpp looks at what is printed",
+    "gcc -shared *": "needs Slurm's headers; tests/cluster/slurm compiles the plugin",
     "salus run -- python jax_or_cupy.py &": GPU,
+    "salus run --gpu *": "needs several GPUs; tests/devices_test.cpp has them",
     "bench/gpu *": GPU,
     "python3 bench/gpu_jobs/gate_probe.py": GPU,
     "bench/predict --calibrate": "takes minutes; make bench runs bench/predict",
@@ -48,5 +51,7 @@ MESSAGES = {
     "no home directory for the compiled torch allocator; set XDG_CACHE_HOME": "tests/python/test_cuda_allocator.py",
     "the allocator for torch ... cannot be compiled": "tests/python/test_cuda_allocator.py",
     "memory that was paged out cannot be read back": "needs a disk that fails",
+    "waits until the GPU has memory again for what was paged out": "needs a GPU",
     "the service did not start within 20 s; see ...": "takes 20 s",
+    "the GPU ... (...) is lost: it has failed or was taken away": "tests/devices_test.cpp loses one",
 }

@@ -87,6 +87,16 @@ def ranks_elsewhere(reader):
     return text
 
 
+@trouble("--gpu: there is no GPU '...'; the service shares ...")
+def no_such_gpu(reader):
+    return said(reader, "salus run --gpu 9 -- ./train", 2)
+
+
+@trouble("CUDA_VISIBLE_DEVICES is '...', which names no GPU that the service shares", on=GPU_TROUBLES)
+def another_gpu(reader):
+    return said(reader, "salus run -- ./train", 0, variables={"CUDA_VISIBLE_DEVICES": "9"})
+
+
 @trouble("--shim off leaves the shim out", on=GPU_TROUBLES)
 def without_shim(reader):
     return said(reader, "salus run --require --shim off -- ./train", 125)

@@ -18,7 +18,8 @@ class Torch:
     def __init__(self, version):
         self.__version__ = "2.11.0"
         self.version = types.SimpleNamespace(cuda=version)
-        self.cuda = types.SimpleNamespace(_lazy_call=self._queue)
+        self.cuda = types.SimpleNamespace(_lazy_call=self._queue, _lazy_init=self.start_cuda)
+        self._C = types.SimpleNamespace()
         self.queued = []
 
     def _queue(self, call):
@@ -94,7 +95,7 @@ class OnGpu(unittest.TestCase):
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        patch = mock.patch.dict(os.environ, {"SALUS_DEVICE": "cuda"})
+        patch = mock.patch.dict(os.environ, {"SALUS_DEVICE": "cuda", "SALUS_JOB": "1"})
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -131,6 +132,16 @@ class OnGpu(unittest.TestCase):
         self.assertTrue(Hooks.last.has_graphs)
         self.assertEqual(self.said.getvalue(), "")
         self.start_cuda(torch)
+        self.assertEqual(Client.made, 1)
+
+    def test_a_process_by_itself_joins_before_cuda_starts(self):
+        del os.environ["SALUS_JOB"]
+        joined = []
+        with mock.patch.object(library, "join", lambda *who: joined.append(Client.made)):
+            torch = self.import_torch()
+            self.assertEqual(joined, [])
+            torch.cuda._lazy_init()
+        self.assertEqual(joined[0], 0, "before the client is there")
         self.assertEqual(Client.made, 1)
 
     def test_without_the_allocator_it_takes_turns(self):

@@ -129,7 +129,14 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 }  // namespace
 
 int device_count() { return static_cast<int>(setting("SALUS_STANDIN_DEVICES", 1)); }
-std::uint64_t total_memory() { return setting("SALUS_STANDIN_MEMORY", 1024 * kMiB); }
+std::uint64_t total_memory(int device) {
+    const char* text = std::getenv("SALUS_STANDIN_MEMORY");
+    if (!text || !*text) return 1024 * kMiB;
+    char* end = nullptr;
+    std::uint64_t bytes = std::strtoull(text, &end, 10);
+    for (; device > 0 && *end == ','; --device) bytes = std::strtoull(end + 1, &end, 10);
+    return bytes;
+}
 std::uint64_t context_cost() { return setting("SALUS_STANDIN_CONTEXT", 64 * kMiB); }
 
 std::array<unsigned char, 16> uuid_of(int device) {
@@ -139,6 +146,11 @@ std::string uuid_text(int device) {
     char text[64];
     std::snprintf(text, sizeof text, "GPU-5a1d5a1d-0000-4000-8000-%012x", static_cast<unsigned>(device));
     return text;
+}
+
+bool is_lost(int device) {
+    const char* path = std::getenv("SALUS_STANDIN_STATE");
+    return path && *path && ::access((std::string(path) + ".lost-" + std::to_string(device)).c_str(), F_OK) == 0;
 }
 
 void start() {
@@ -152,7 +164,7 @@ std::optional<Row> charge(const Holding& holding) {
     Locked table;
     std::uint64_t used = 0;
     for (const Entry& entry : charged(table, holding.device)) used += entry.holding.size;
-    if (holding.created && used + holding.size > total_memory()) return std::nullopt;
+    if (holding.created && used + holding.size > total_memory(holding.device)) return std::nullopt;
     Row row = 0;
     while (row < table->end && table->entries[row].pid != 0) ++row;
     if (row == std::size(table->entries)) fail("the table of holdings is full");

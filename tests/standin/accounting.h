@@ -14,11 +14,14 @@ namespace salus::standin {
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kGranularity = 2 * kMiB;
 
-int device_count();            ///< SALUS_STANDIN_DEVICES, or 1
-std::uint64_t total_memory();  ///< of each: SALUS_STANDIN_MEMORY, or 1 GiB
+int device_count();  ///< SALUS_STANDIN_DEVICES, or 1
+/// SALUS_STANDIN_MEMORY, or 1 GiB: one number for all devices, or "n,n,…" with one for each.
+std::uint64_t total_memory(int device);
 std::uint64_t context_cost();  ///< SALUS_STANDIN_CONTEXT, or 64 MiB
 std::array<unsigned char, 16> uuid_of(int device);
 std::string uuid_text(int device);  ///< "GPU-…"
+/// A GPU that has fallen off the bus: its calls fail from now on. By the file SALUS_STANDIN_STATE.lost-N.
+bool is_lost(int device);
 
 /// Who holds what: a row of the table. An allocation is charged once, however many hold it.
 struct Holding {

@@ -12,7 +12,7 @@ constexpr std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { ret
 
 Status allocate_block(Address* start, std::size_t size) {
     SALUS_STANDIN_REQUIRE(start && size > 0);
-    if (size > total_memory()) return kOutOfMemory;
+    if (size > total_memory(current()->device)) return kOutOfMemory;
     const std::uint64_t taken = rounded_up(size, kPage);
     auto memory = create_memory(current()->device, taken, false);
     if (!memory) return kOutOfMemory;
@@ -57,7 +57,7 @@ Status allocate_pitch(Address* start, std::size_t* pitch, std::size_t width, std
     SALUS_STANDIN_REQUIRE(start && pitch && width > 0 && height > 0);
     SALUS_STANDIN_REQUIRE(element_size == 4 || element_size == 8 || element_size == 16);
     const std::uint64_t row = rounded_up(width, kPitchUnit);
-    if (height > total_memory() / row) return kOutOfMemory;
+    if (height > total_memory(current()->device) / row) return kOutOfMemory;
     SALUS_STANDIN_TRY(allocate_block(start, row * height));
     *pitch = row;
     return kSuccess;

@@ -84,6 +84,7 @@ Status retain_primary_context(Context* context, Ordinal device) {
     SALUS_STANDIN_ENTER(retain_primary_context, kInitialised);
     DeviceContext* const primary = context_of(device);
     if (!primary) return kInvalidDevice;
+    if (is_lost(primary->device)) return kUnknown;
     if (!primary->is_alive() && !bring_up(*primary)) return kOutOfMemory;
     ++primary->retained;
     *context = primary;
@@ -103,6 +104,15 @@ Status set_current(Context context) {
     stack_of_thread.pop();
     if (found) stack_of_thread.push(found);
     return kSuccess;
+}
+
+/// The number that the context's device has in this process.
+Status context_device(Ordinal* device) {
+    SALUS_STANDIN_ENTER(context_device, kContext);
+    for (Ordinal i = 0; context_of(i); ++i) {
+        if (context_of(i)->device == current()->device) return *device = i, kSuccess;
+    }
+    return kInvalidDevice;
 }
 
 Status context_synchronize() {

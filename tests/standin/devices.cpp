@@ -17,7 +17,9 @@ constexpr int kAttributesThatItHas[] = {kAttributeVirtualMemory, kAttributeDescr
 /// The devices that CUDA_VISIBLE_DEVICES leaves: those before the first that there is none of.
 std::vector<int> visible_devices() {
     std::vector<int> all, visible;
-    for (int device = 0; device < device_count(); ++device) all.push_back(device);
+    for (int device = 0; device < device_count(); ++device) {
+        if (!is_lost(device)) all.push_back(device);
+    }
     const char* selection = std::getenv("CUDA_VISIBLE_DEVICES");
     if (!selection) return all;
     std::istringstream list(selection);
@@ -71,6 +73,7 @@ Status error_name(Status status, const char** name) {
         {kNotReady, "CUDA_ERROR_NOT_READY"},
         {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
         {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
+        {kUnknown, "CUDA_ERROR_UNKNOWN"},
         {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
         {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
         {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
@@ -117,7 +120,7 @@ Status device_uuid(Uuid* uuid, Ordinal device) {
 Status device_total_memory(std::size_t* bytes, Ordinal device) {
     SALUS_STANDIN_ENTER(device_total_memory, kInitialised);
     if (!context_of(device)) return kInvalidDevice;
-    *bytes = total_memory();
+    *bytes = total_memory(context_of(device)->device);
     return kSuccess;
 }
 

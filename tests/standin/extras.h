@@ -78,10 +78,10 @@ struct LaunchConfiguration {  ///< CUlaunchConfig
     SALUS_STANDIN_BOTH_FLAVOURS(X, copy_to_device, "cuMemcpyHtoD_v2", "_ptds",                                              \
                                 (Address to, const void* from, std::size_t size))                                           \
     SALUS_STANDIN_BOTH_FLAVOURS(X, copy_to_host, "cuMemcpyDtoH_v2", "_ptds", (void* to, Address from, std::size_t size))    \
-    SALUS_STANDIN_BOTH_FLAVOURS(X, copy_to_device_async, "cuMemcpyHtoDAsync_v2", "_ptsz",                                   \
-                                (Address to, const void* from, std::size_t size, Stream stream))                            \
-    SALUS_STANDIN_BOTH_FLAVOURS(X, copy_to_host_async, "cuMemcpyDtoHAsync_v2", "_ptsz",                                     \
-                                (void* to, Address from, std::size_t size, Stream stream))                                  \
+    X(copy_to_device_async_per_thread, "cuMemcpyHtoDAsync_v2_ptsz",                                                         \
+      (Address to, const void* from, std::size_t size, Stream stream))                                                      \
+    X(copy_to_host_async_per_thread, "cuMemcpyDtoHAsync_v2_ptsz",                                                           \
+      (void* to, Address from, std::size_t size, Stream stream))                                                            \
     SALUS_STANDIN_BOTH_FLAVOURS(X, set_bytes, "cuMemsetD8_v2", "_ptds",                                                     \
                                 (Address start, unsigned char value, std::size_t size))                                     \
     SALUS_STANDIN_BOTH_FLAVOURS(X, set_bytes_async, "cuMemsetD8Async", "_ptsz",                                             \

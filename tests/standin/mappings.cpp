@@ -118,9 +118,9 @@ bool show(Address start, const Memory& memory, int protection) {
 /// Nobody need ask for both.
 Status memory_info(std::size_t* free, std::size_t* total) {
     SALUS_STANDIN_ENTER(memory_info, kContext);
-    const std::uint64_t used = usage(current()->device).used;
-    if (total) *total = total_memory();
-    if (free) *free = total_memory() > used ? total_memory() - used : 0;
+    const std::uint64_t used = usage(current()->device).used, all = total_memory(current()->device);
+    if (total) *total = all;
+    if (free) *free = all > used ? all - used : 0;
     return kSuccess;
 }
 
@@ -138,6 +138,7 @@ Status memory_create(Handle* handle, std::size_t size, const AllocationPropertie
     SALUS_STANDIN_REQUIRE(properties->location.type == 1 && (properties->requested_handle_types & ~1) == 0);
     const DeviceContext* const context = context_of(properties->location.id);
     if (!context) return kInvalidDevice;
+    if (is_lost(context->device)) return kUnknown;
     auto memory = create_memory(context->device, size, properties->requested_handle_types == kHandleTypeDescriptor);
     if (!memory) return kOutOfMemory;
     *handle = state.released.empty() ? reinterpret_cast<Handle>(new_handle())

@@ -1,13 +1,15 @@
 // A stand-in for libnvidia-ml.so.1: what the accounting file (SALUS_STANDIN_STATE) says, as the real one would.
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "tests/standin/accounting.h"
 
 namespace salus::standin {
 namespace {
 
-constexpr int kSuccess = 0, kInvalidArgument = 2, kNotFound = 6, kInsufficientSize = 7, kMismatchedVersion = 25;
+constexpr int kSuccess = 0, kInvalidArgument = 2, kNotFound = 6, kInsufficientSize = 7, kGpuIsLost = 15;
+constexpr int kMismatchedVersion = 25;
 
 struct Memory2 {
     unsigned version;
@@ -36,10 +38,26 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
     return kNotFound;
 }
 
+int nvmlDeviceGetCount_v2(unsigned* count) { return *count = static_cast<unsigned>(device_count()), kSuccess; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
+    if (index >= static_cast<unsigned>(device_count())) return kInvalidArgument;
+    return *handle = handle_of(static_cast<int>(index)), kSuccess;
+}
+
+int nvmlDeviceGetUUID(void* handle, char* text, unsigned size) {
+    if (!handle) return kInvalidArgument;
+    const std::string uuid = uuid_text(device_of(handle));
+    if (size <= uuid.size()) return kInsufficientSize;
+    std::snprintf(text, size, "%s", uuid.c_str());
+    return kSuccess;
+}
+
 int nvmlDeviceGetMemoryInfo_v2(void* handle, Memory2* memory) {
     if (!handle) return kInvalidArgument;
     if (memory->version != (sizeof(Memory2) | 2u << 24)) return kMismatchedVersion;
-    memory->total = total_memory();
+    if (is_lost(device_of(handle))) return kGpuIsLost;
+    memory->total = total_memory(device_of(handle));
     memory->reserved = 0;
     memory->used = usage(device_of(handle)).used;
     memory->free = memory->total - memory->used;
@@ -48,6 +66,7 @@ int nvmlDeviceGetMemoryInfo_v2(void* handle, Memory2* memory) {
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, ProcessInfo* infos) {
     if (!handle) return kInvalidArgument;
+    if (is_lost(device_of(handle))) return kGpuIsLost;
     const Usage now = usage(device_of(handle));
     const unsigned room = *count;
     *count = static_cast<unsigned>(now.by_process.size());

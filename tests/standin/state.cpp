@@ -62,6 +62,7 @@ Entered::Entered(Call call, Needs needs, Locks locks) {
     if (needs != Needs::kNothing && state.is_dead) status = kIllegalAddress;
     else if (needs == Needs::kContext && !current()) status = kInvalidContext;
     else if (needs == Needs::kContext && !current()->is_alive()) status = kContextIsDestroyed;
+    else if (needs == Needs::kContext && is_lost(current()->device)) status = kUnknown;
 }
 
 }  // namespace salus::standin

@@ -1,7 +1,8 @@
 // A stand-in for libcuda.so.1 over the host's memory, so that what Salus does with a GPU's runs where there is none, with
 // real processes. As strict as the driver: what that refuses is refused, what that does later is done later.
 //
-//   SALUS_STANDIN_STATE    the file in which processes share the accounting (accounting.h has the other settings)
+//   SALUS_STANDIN_STATE    the file in which processes share the accounting (accounting.h has the other settings). A file
+//                          of this name with .lost-N behind it: the GPU N has fallen off the bus
 //   SALUS_STANDIN_LATENCY  how long a copy takes, in microseconds, or 200: who does not wait for it is found out
 //   SALUS_STANDIN_QUEUE    how many items a stream's queue holds, or 1024: a call that adds one more waits
 //   SALUS_STANDIN_REUSE    1: contexts and memory get the handles of those that are gone, before the call that ended these
@@ -57,7 +58,7 @@ inline constexpr Status kInvalidImage = 200, kOperatingSystem = 304, kIllegalSta
 inline constexpr Status kIllegalAddress = 700, kAlreadyRegistered = 712, kNotRegistered = 713, kNotSupported = 801;
 inline constexpr Status kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnmatched = 903;
 inline constexpr Status kCaptureUnjoined = 904, kCaptureIsolation = 905, kCaptureImplicit = 906, kCapturedEvent = 907;
-inline constexpr Status kCaptureWrongThread = 908;
+inline constexpr Status kCaptureWrongThread = 908, kUnknown = 999;
 
 // --- contexts and memory
 

@@ -28,6 +28,7 @@
     X(get_current, cuCtxGetCurrent, 4000, )                                  \
     X(set_current, cuCtxSetCurrent, 4000, )                                  \
     X(context_synchronize, cuCtxSynchronize, 2000, )                         \
+    X(context_device, cuCtxGetDevice, 2000, )                                \
     X(context_synchronize_v2, cuCtxSynchronize, 13000, )                     \
     X(module_load, cuModuleLoadData, 2000, )                                 \
     X(module_function, cuModuleGetFunction, 2000, )                          \

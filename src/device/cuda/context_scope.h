@@ -1,7 +1,10 @@
 // A client's context on a GPU, and what the parts of its device share: calls in that context, address space, new memory.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "device/cuda/gpu.h"
 #include "wire/gate_page.h"
@@ -81,5 +84,16 @@ private:
 /// New memory at this address; 0 if there is none.
 Handle map_new(const ClientContext& client, Address at, std::uint64_t size);
 void put_away(const ClientContext& client, Address at, std::uint64_t size, Handle handle);
+
+/// A piece of a window.
+struct Piece {
+    std::size_t number = 0;
+    Address at = 0;
+    std::uint64_t size = 0;
+};
+/// New memory for pieces that lie side by side; empty, and nothing has changed, if there is not enough. Many at once,
+/// because to set access is the slow step.
+std::vector<Handle> map_new_side_by_side(const ClientContext& client, std::span<const Piece> pieces);
+bool unmap_side_by_side(const ClientContext& client, std::span<const Piece> pieces);
 
 }  // namespace salus::device::cuda

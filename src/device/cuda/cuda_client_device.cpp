@@ -40,7 +40,8 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_device_without_memory(GatePage* 
     return device;
 }
 
-Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid, GatePage* gates) {
+Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, const std::string& uuid, GatePage* gates,
+                                                              const Paging& paging) {
     const Result<cuda::Gpu> opened = cuda::open_gpu(uuid);
     if (!opened) return Error{opened.error()};
     const cuda::Gpu& gpu = opened.value();
@@ -58,8 +59,11 @@ Result<std::unique_ptr<ClientDevice>> make_cuda_client_device(Bytes capacity, co
     auto device = std::make_unique<ClientDevice>();
     device->traits = kCudaTraits;
     device->ordinal = gpu.ordinal;
-    device->lane = make_cuda_lane_window(context, std::move(lane).value(), size);
-    device->own = make_cuda_private_window(context, std::move(own).value(), size);
+    auto lane_window = make_cuda_lane_window(context, std::move(lane).value(), size);
+    auto private_window = make_cuda_private_window(context, std::move(own).value(), size);
+    if (paging.on) device->pager = make_cuda_pager(context, {lane_window.get(), private_window.get()}, paging.directory);
+    device->lane = std::move(lane_window);
+    device->own = std::move(private_window);
     device->pace = make_cuda_pace(context);
     device->gated_streams = make_cuda_gated_streams(context);
     device->fences = make_cuda_fences(context);

@@ -81,10 +81,13 @@ public:
 
     std::optional<unsigned> index() const override { return nvml_ ? nvml_->index() : std::nullopt; }
 
+    bool is_lost() const override { return is_lost_; }
+
     std::optional<Usage> usage(const std::vector<int>& clients) const override {
         if (!nvml_) return std::nullopt;
         const std::optional<Bytes> all = nvml_->used();
         const auto by_process = nvml_->used_by_process();
+        if (!all) is_lost_ = is_lost_ || nvml_->is_lost();
         if (!all || !by_process) return std::nullopt;
         Usage usage;
         Bytes ours;
@@ -106,6 +109,7 @@ private:
     cuda::Gpu gpu_;
     const cuda::Driver& driver_;
     std::optional<cuda::Nvml> nvml_;
+    mutable bool is_lost_ = false;
     std::unordered_map<LaneId, std::vector<cuda::Handle>> lanes_;
 };
 

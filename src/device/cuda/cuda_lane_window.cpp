@@ -16,15 +16,17 @@ using cuda::kSuccess;
 // Both windows consist of pieces (Note [Sizes of pieces]). A piece of the lane's window shows the lane; or private memory,
 // while a block in it is evacuated: then the whole piece was copied and is private, free parts included. A piece of the
 // private window has memory while any byte of it is wanted.
-class CudaLaneWindow : public LaneWindow {
+class CudaLaneWindow : public CudaLaneWindowBase {
 public:
     CudaLaneWindow(const ClientContext& context, cuda::Reservation space, std::uint64_t size)
-        : LaneWindow(reinterpret_cast<std::byte*>(space.start()), size), context_(context), space_(std::move(space)) {}
+        : CudaLaneWindowBase(reinterpret_cast<std::byte*>(space.start()), size),
+          context_(context),
+          space_(std::move(space)) {}
     ~CudaLaneWindow() override {
         const ContextScope scope(context_);
         drop();
         for (const auto& [piece, evacuated] : evacuated_)
-            cuda::put_away(context_, at(piece), kLanePieces.size(piece), evacuated.handle);
+            if (evacuated.handle) cuda::put_away(context_, at(piece), kLanePieces.size(piece), evacuated.handle);
         if (copies_) driver().stream_destroy(copies_);
     }
 
@@ -86,9 +88,30 @@ public:
         return release_evacuated(first, last);
     }
 
+    std::vector<Piece> begin_move() override {
+        std::vector<Piece> pieces;
+        for (const auto& [piece, evacuated] : evacuated_) pieces.push_back({piece, at(piece), kLanePieces.size(piece)});
+        return pieces;
+    }
+    bool vacate(std::span<const Piece> pieces) override {
+        if (!cuda::unmap_side_by_side(context_, pieces)) return false;
+        for (const Piece& piece : pieces) driver().memory_release(std::exchange(evacuated_.at(piece.number).handle, 0));
+        note_backed();
+        return true;
+    }
+    bool refill(std::span<const Piece> pieces) override {
+        const std::vector<Handle> handles = cuda::map_new_side_by_side(context_, pieces);
+        if (handles.empty()) return false;
+        for (std::size_t i = 0; i < pieces.size(); ++i) evacuated_.at(pieces[i].number).handle = handles[i];
+        note_backed();
+        return true;
+    }
+    bool is_wanted(const Piece& piece) const override { return evacuated_.contains(piece.number); }
+    void end_move() override {}
+
 private:
     struct Evacuated {
-        Handle handle;
+        Handle handle;       ///< 0: it is paged out
         std::size_t blocks;  ///< that lie in the piece, or reach into it
     };
 
@@ -166,6 +189,11 @@ private:
         for (std::size_t piece = first; piece <= last; ++piece) {
             const auto found = evacuated_.find(piece);
             if (found == evacuated_.end() || --found->second.blocks > 0) continue;
+            if (!found->second.handle) {
+                evacuated_.erase(
+                    found);  // its place in the window has nothing: the client has no lane while it is paged out
+                continue;
+            }
             hide_piece(piece);
             const bool shown = piece >= mapped_ || show_piece(piece, pieces_[piece]);
             ok = ok && shown;
@@ -182,7 +210,7 @@ private:
 
     void note_backed() {
         std::uint64_t bytes = 0;
-        for (const auto& [piece, evacuated] : evacuated_) bytes += kLanePieces.size(piece);
+        for (const auto& [piece, evacuated] : evacuated_) bytes += evacuated.handle ? kLanePieces.size(piece) : 0;
         set_backed(bytes);
     }
 
@@ -196,8 +224,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LaneWindow> make_cuda_lane_window(const ClientContext& context, cuda::Reservation space,
-                                                  std::uint64_t size) {
+std::unique_ptr<CudaLaneWindowBase> make_cuda_lane_window(const ClientContext& context, cuda::Reservation space,
+                                                          std::uint64_t size) {
     return std::make_unique<CudaLaneWindow>(context, std::move(space), size);
 }
 

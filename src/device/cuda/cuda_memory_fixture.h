@@ -48,7 +48,7 @@ struct World {
     }
 
     std::unique_ptr<ClientDevice> client() const {
-        auto made = make_cuda_client_device(bytes_of(1024 * kMiB), gpu.uuid);
+        auto made = make_cuda_client_device(bytes_of(1024 * kMiB), gpu.uuid, nullptr, paging);
         EXPECT_TRUE(made.ok()) << made.error();
         return std::move(made).value();
     }
@@ -70,6 +70,7 @@ struct World {
     Standin standin = Standin::start();
     cuda::Gpu gpu;
     std::unique_ptr<LaneMemory> lanes;
+    Paging paging;
 };
 
 class CudaMemoryTest : public test::StandinTest {

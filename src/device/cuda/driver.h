@@ -95,6 +95,8 @@ inline constexpr int kAttributeDescriptorHandles =
     X(memory_set_access, "cuMemSetAccess",                                                                                  \
       (Address start, std::size_t size, const AccessDescription* access, std::size_t count))                                \
     X(copy_on_device, "cuMemcpyDtoDAsync_v2", (Address to, Address from, std::size_t size, Stream stream))                  \
+    X(copy_to_device_async, "cuMemcpyHtoDAsync_v2", (Address to, const void* from, std::size_t size, Stream stream))        \
+    X(copy_to_host_async, "cuMemcpyDtoHAsync_v2", (void* to, Address from, std::size_t size, Stream stream))                \
     X(stream_create, "cuStreamCreate", (Stream * stream, unsigned flags))                                                   \
     X(stream_destroy, "cuStreamDestroy_v2", (Stream stream))                                                                \
     X(stream_synchronize, "cuStreamSynchronize", (Stream stream))                                                           \
@@ -111,6 +113,7 @@ inline constexpr int kAttributeDescriptorHandles =
 
 /// ... and those that a driver need not have: their members may be null.
 #define SALUS_CUDA_OPTIONAL_FUNCTIONS(X)                                                                                 \
+    X(context_device, "cuCtxGetDevice", (Ordinal * device))                                                              \
     X(stream_wait_value, "cuStreamWaitValue32_v2", (Stream stream, Address word, std::uint32_t value, unsigned flags))   \
     X(stream_write_value, "cuStreamWriteValue32_v2", (Stream stream, Address word, std::uint32_t value, unsigned flags)) \
     X(host_register, "cuMemHostRegister_v2", (void* start, std::size_t size, unsigned flags))                            \

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "device/cuda/driver.h"
@@ -35,5 +37,13 @@ inline AllocationProperties memory_of(Ordinal ordinal) {
 /// Initialises the driver and opens the GPU with this UUID, or the first that CUDA_VISIBLE_DEVICES allows. The error is one
 /// line: there is no GPU, or its memory cannot be shared.
 Result<Gpu> open_gpu(const std::string& uuid = {});
+
+/// All that CUDA_VISIBLE_DEVICES allows, in CUDA's order. Those whose memory cannot be shared are left out, and `tell` is
+/// called with one line about each. The error is one line: none is left.
+Result<std::vector<Gpu>> open_gpus(const std::function<void(const std::string&)>& tell);
+
+/// The UUID of the GPU whose context is the calling thread's current one, or else of the first that this process sees.
+/// Empty: no driver is loaded, or nobody has initialised it yet.
+std::string uuid_of_current();
 
 }  // namespace salus::device::cuda

@@ -9,7 +9,7 @@
 namespace salus::device::cuda {
 namespace {
 
-constexpr int kInsufficientSize = 7;
+constexpr int kNotFound = 6, kInsufficientSize = 7, kGpuIsLost = 15, kResetRequired = 16;
 constexpr unsigned long long kNotAvailable = ~0ull;
 
 }  // namespace
@@ -31,6 +31,11 @@ struct Nvml::Functions {
     int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
     int (*driver_version)(char*, unsigned) = nullptr;
     int (*index)(void*, unsigned*) = nullptr;
+    int (*count)(unsigned*) = nullptr;
+    int (*device_by_index)(unsigned, void**) = nullptr;
+    int (*uuid)(void*, char*, unsigned) = nullptr;
+    int (*mig_count)(void*, unsigned*) = nullptr;  ///< these two are missing in old drivers
+    int (*mig_by_index)(void*, unsigned, void**) = nullptr;
     bool complete = false;
 
     Functions() {
@@ -43,12 +48,26 @@ struct Nvml::Functions {
         complete = find(init, "nvmlInit_v2") && find(device_by_uuid, "nvmlDeviceGetHandleByUUID") &&
                    find(memory, "nvmlDeviceGetMemoryInfo_v2") &&
                    find(processes, "nvmlDeviceGetComputeRunningProcesses_v3") &&
-                   find(driver_version, "nvmlSystemGetDriverVersion") && find(index, "nvmlDeviceGetIndex") && init() == 0;
+                   find(driver_version, "nvmlSystemGetDriverVersion") && find(index, "nvmlDeviceGetIndex") &&
+                   find(count, "nvmlDeviceGetCount_v2") && find(device_by_index, "nvmlDeviceGetHandleByIndex_v2") &&
+                   find(uuid, "nvmlDeviceGetUUID");
+        find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
+        find(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
+        complete = complete && init() == 0;
+    }
+
+    static const Functions& loaded() {
+        static const Functions functions;
+        return functions;
+    }
+    std::string uuid_of(void* device) const {
+        char text[96] = "";
+        return uuid(device, text, sizeof text) == 0 ? text : "";
     }
 };
 
 Result<Nvml> Nvml::open(const std::string& uuid) {
-    static const Functions functions;
+    const Functions& functions = Functions::loaded();
     if (!functions.complete) return Error{"the driver's management library (libnvidia-ml.so.1) is missing, or too old"};
     Nvml nvml;
     nvml.functions_ = &functions;
@@ -87,6 +106,31 @@ std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
 std::optional<unsigned> Nvml::index() const {
     unsigned index = 0;
     return functions_->index(device_, &index) == 0 ? std::optional(index) : std::nullopt;
+}
+
+bool Nvml::is_lost() const {
+    Functions::Memory2 memory;
+    const int status = functions_->memory(device_, &memory);
+    return status == kGpuIsLost || status == kResetRequired || status == kNotFound;
+}
+
+std::vector<DeviceNames> Nvml::all() {
+    const Functions& nvml = Functions::loaded();
+    unsigned count = 0;
+    if (!nvml.complete || nvml.count(&count) != 0) return {};
+    std::vector<DeviceNames> found;
+    for (unsigned i = 0; i < count; ++i) {
+        void* gpu = nullptr;
+        if (nvml.device_by_index(i, &gpu) != 0) continue;
+        found.push_back({i, nvml.uuid_of(gpu)});
+        unsigned instances = 0;
+        if (!nvml.mig_count || !nvml.mig_by_index || nvml.mig_count(gpu, &instances) != 0) continue;
+        for (unsigned j = 0; j < instances; ++j) {
+            void* instance = nullptr;
+            if (nvml.mig_by_index(gpu, j, &instance) == 0) found.push_back({kNoNumber, nvml.uuid_of(instance)});
+        }
+    }
+    return found;
 }
 
 std::string Nvml::driver_version() const {

@@ -5,9 +5,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/visible_devices.h"
 
 namespace salus::device::cuda {
 
@@ -23,6 +25,12 @@ public:
     /// The GPU's number on this machine, by which tools name it.
     std::optional<unsigned> index() const;
     std::string driver_version() const;
+    /// The GPU is gone for good: it has fallen off the bus, was drained, or needs a reset.
+    bool is_lost() const;
+
+    /// All GPUs of this machine that this process may use, whatever CUDA_VISIBLE_DEVICES says, and their MIG instances.
+    /// Empty: nobody can tell.
+    static std::vector<DeviceNames> all();
 
 private:
     struct Functions;

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "device/host/host_client_device.h"
 #include "os/descriptor.h"
@@ -31,7 +33,8 @@ Bytes most_of_the_memory() { return {all_memory().count / 10 * 8}; }
 
 class HostLaneMemory : public LaneMemory {
 public:
-    HostLaneMemory() : LaneMemory(kHostTraits, {}, most_of_the_memory(), all_memory()) {}
+    explicit HostLaneMemory(std::string name = {}, unsigned devices = 1)
+        : LaneMemory(kHostTraits, std::move(name), {most_of_the_memory().count / devices}, all_memory()) {}
 
     Result<bool> provide(LaneId lane, Bytes size) override {
         auto found = lanes_.find(lane);
@@ -97,5 +100,12 @@ private:
 }  // namespace
 
 std::unique_ptr<LaneMemory> make_host_lane_memory() { return std::make_unique<HostLaneMemory>(); }
+
+std::vector<std::unique_ptr<LaneMemory>> make_host_lane_memories(unsigned count) {
+    std::vector<std::unique_ptr<LaneMemory>> devices;
+    for (unsigned i = 0; i < count; ++i)
+        devices.push_back(std::make_unique<HostLaneMemory>("host-" + std::to_string(i), count));
+    return devices;
+}
 
 }  // namespace salus::device

@@ -8,25 +8,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 
 #include "device/host/write_guard.h"
+#include "device/page_places.h"
 #include "os/file.h"
 #include "os/guarded_descriptor.h"
 #include "os/thread.h"
 
 namespace salus::device {
 namespace {
-
-os::Descriptor open_page_file() {
-    const char* named = std::getenv("SALUS_PAGE_DIR");
-    for (const char* directory : {named, "/var/tmp", "/tmp"}) {
-        if (!directory || !*directory) continue;
-        os::Descriptor file(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-        if (file || directory == named) return file;
-    }
-    return {};
-}
 
 /// Threads beside the one that waits in begin() and the helper. They may be idle workers (of OpenMP or BLAS), or threads of
 /// a library that write to the memory at any time: there is no way to tell.

@@ -1,11 +1,11 @@
-#include "history/command.h"
+#include "base/command.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/python_command.h"
 
-namespace salus::history {
+namespace salus {
 namespace {
 
 /// FNV-1a, 64 bits. Every word ends with a byte of its own, so that "a b" and "ab" differ.
@@ -44,7 +44,7 @@ CommandKeys keys_of(const std::vector<std::string>& words, std::string_view dire
     return {command.value(), program.value()};
 }
 
-std::string text_of(const std::vector<std::string>& words) {
+std::string text_of_command(const std::vector<std::string>& words) {
     std::string text;
     for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
     std::replace_if(
@@ -52,4 +52,4 @@ std::string text_of(const std::vector<std::string>& words) {
     return text;
 }
 
-}  // namespace salus::history
+}  // namespace salus

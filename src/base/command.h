@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace salus::history {
+namespace salus {
 
 /// Stable hashes, the same in every process and version. 0: none.
 struct CommandKeys {
@@ -20,6 +20,6 @@ struct CommandKeys {
 CommandKeys keys_of(const std::vector<std::string>& words, std::string_view directory);
 
 /// The command in one line, without control characters.
-std::string text_of(const std::vector<std::string>& words);
+std::string text_of_command(const std::vector<std::string>& words);
 
-}  // namespace salus::history
+}  // namespace salus

@@ -1,10 +1,10 @@
-#include "history/command.h"
+#include "base/command.h"
 
 #include <gtest/gtest.h>
 
 #include "base/text.h"
 
-namespace salus::history {
+namespace salus {
 namespace {
 
 std::vector<std::string> words_of(const std::string& line) {
@@ -60,9 +60,9 @@ TEST(CommandKeys, OfTheProgramAreThoseOfTheScript) {
 }
 
 TEST(CommandText, IsOneLine) {
-    EXPECT_EQ(text_of({"python", "-c", "a\nb\tc\x7f"}), "python -c a b c ");
-    EXPECT_EQ(text_of({"söze"}), "söze");
+    EXPECT_EQ(text_of_command({"python", "-c", "a\nb\tc\x7f"}), "python -c a b c ");
+    EXPECT_EQ(text_of_command({"söze"}), "söze");
 }
 
 }  // namespace
-}  // namespace salus::history
+}  // namespace salus

@@ -1,0 +1,112 @@
+// Note [Processes that join by themselves]
+// A process with SALUS_SOCKET in its environment and no SALUS_JOB joins: no `salus run` has announced it, nor has the
+// process that started it. The adaptor does it before CUDA starts, from where Ctrl-C can end the wait; the shim before
+// cuInit, for everything else. `salus run` that reaches no service sets SALUS_JOB=0, so its processes do not join.
+//
+// The process then has SALUS_JOB for its children. exec() keeps that, too: what it becomes attaches to the same number, but
+// the job that was announced has ended.
+#include "library/joined.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "client/joining.h"
+#include "library/process.h"
+#include "os/clock.h"
+#include "os/patience.h"
+#include "wire/framing.h"
+
+namespace salus::library {
+namespace {
+
+struct Joined {
+    client::Joining joining;
+    int pid = 0;  ///< a child of fork() is not the job, but belongs to it
+    std::uint64_t started_ns = 0;
+    std::string name;
+    bool is_placed = false;  ///< for good: its environment says where
+};
+
+std::mutex mutex;
+/// Never destroyed: the process may end at any time, and its end needs it.
+std::atomic<Joined*> who_joined{nullptr};
+
+/// nullptr: this process has not joined. A child of fork() must not come to the mutex: another thread may have held it.
+Joined* of_this_process() {
+    Joined* const joined = who_joined.load();
+    return joined && joined->pid == ::getpid() ? joined : nullptr;
+}
+
+bool is_set(const char* name) {
+    const char* const value = std::getenv(name);
+    return value && *value;
+}
+
+void set(const char* name, std::string_view value) { ::setenv(name, std::string(value).c_str(), 1); }
+
+/// What `salus run` sets for its command, as far as it matters from here on. A device that somebody has chosen stays.
+void set_environment(const wire::Running& running) {
+    set("SALUS_JOB", std::to_string(running.job));
+    set("SALUS_DEVICE", running.device.view());
+    const std::string_view gpu = running.gpu.view(), mps = running.mps.view();
+    if (!gpu.empty() && !is_set("CUDA_VISIBLE_DEVICES")) set("CUDA_VISIBLE_DEVICES", gpu);
+    if (mps.empty()) return;
+    set("CUDA_MPS_PIPE_DIRECTORY", mps);
+    set("CUDA_MPS_LOG_DIRECTORY", mps);
+}
+
+/// The only place where a process learns its own exit status. If it ends in another way, the service sees that it is gone.
+void at_exit(int status, void*) {
+    Joined* const joined = of_this_process();
+    if (!joined) return;
+    const wire::Ended end{status & 0xff, os::now_ns() - joined->started_ns};
+    if (const ClientInUse client; client) client->ends(end);
+    else if (const int connection = joined->joining.connection(); connection >= 0) wire::send(connection, end);
+}
+
+}  // namespace
+
+bool should_join() { return is_set("SALUS_SOCKET") && !is_set("SALUS_JOB"); }
+
+Result<bool> join(const std::string& name, const std::string& key, Duration at_most) {
+    if (!of_this_process() && is_set("SALUS_JOB")) return true;
+    const std::lock_guard lock(mutex);
+    Joined* joined = of_this_process();
+    if (!joined) {
+        wire::Run run = client::describe_process(name, key);
+        auto fresh = std::make_unique<Joined>(Joined{client::Joining(run), ::getpid(), os::now_ns(), {}, false});
+        const Result<bool> announced = fresh->joining.announce();
+        static const Instant first_try = os::now();
+        if (!announced && fresh->joining.may_come() && os::now() < first_try + os::start_wait()) {
+            os::sleep_for(std::min(at_most, milliseconds(20)));
+            return false;
+        }
+        if (!announced) return announced;
+        fresh->name = std::string(run.name.view());
+        who_joined = joined = fresh.release();
+        static const int registered = ::on_exit(at_exit, nullptr);
+        static_cast<void>(registered);
+    }
+    if (!joined->joining.wait(at_most)) return false;
+    if (!std::exchange(joined->is_placed, true)) set_environment(joined->joining.running());
+    return true;
+}
+
+void identify_joined(client::Identity& identity) {
+    Joined* const joined = of_this_process();
+    if (!joined) return;
+    const std::lock_guard lock(mutex);
+    identity.announcement = joined->joining.announcement();
+    identity.announced = joined->joining.take_connection();
+    identity.attach.job = identity.announcement->job;
+    identity.attach.name = wire::Text<64>(joined->name);
+}
+
+}  // namespace salus::library

@@ -1,0 +1,20 @@
+// A process that has announced itself: the one Joining of this process, its environment, and its end.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "client/process_client.h"
+
+namespace salus::library {
+
+/// See salus_announce_within. True: the process may start; false: not yet.
+Result<bool> join(const std::string& name, const std::string& key, Duration at_most);
+/// Whether the environment asks processes to join that nobody has announced.
+bool should_join();
+
+/// If this process has joined: the client attaches as the job's.
+void identify_joined(client::Identity& identity);
+
+}  // namespace salus::library
