@@ -8,6 +8,7 @@
 #   make format   format the C++ sources
 #   make check    everything: tests, again under the sanitizers, libFuzzer, 100,000 seeds of the swarm, 7,000 random threaded
 #                 programs, 1,000 orders of fork, exec and dlopen (under the sanitizers, too), 40 jobs through 30 restarts, formatting
+#   make test-cluster  jobs of a real Slurm (as root) and a real Ray; part of make check
 #   make install  install below PREFIX (/usr/local), and make uninstall; docs/install.md
 #   make package  a Debian package, an rpm, a tarball and a wheel in build/packages, for systems with glibc 2.28 and newer;
 #                 make test-install tries them, as root
@@ -31,7 +32,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'in
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: build programs install uninstall package test test-gpu test-install demo bench format check clean setup torch torch-all prometheus
+.PHONY: build programs install uninstall package test test-gpu test-install test-cluster demo bench format check clean setup torch torch-all prometheus
 
 setup:
 	@scripts/setup
@@ -85,12 +86,19 @@ test:
 # Not part of `make test`: it needs a GPU, and a PyTorch for it as python3.
 test-gpu: build
 	@python3 scripts/test-gpu
+	@python3 tests/cluster/gpu
 	@python3 bench/gpu weights faults
 
 # Not part of `make test`: it needs root, and a Debian mirror to be thorough.
 test-install: package
 	@scripts/setup cpio debootstrap python3-venv
 	@packaging/test
+
+# Not part of `make test`: a minute and a half each. Without root or packages they say that they are skipped.
+test-cluster: build torch-all
+	@[ "$$(id -u)" -ne 0 ] || scripts/setup slurmctld slurmd slurm-client munge libslurm-dev || true
+	@scripts/setup-ray
+	@for engine in slurm ray; do tests/cluster/$$engine || [ $$? -eq 77 ]; done
 
 demo: programs torch
 	@scripts/demo
@@ -99,6 +107,7 @@ bench: build torch
 	@$(BUILD) release --target salus_bench salus_bench_turns
 	@build/bin/salus_bench_turns
 	@build/bin/salus bench bench/agreement.csv --policy all --simulate --lanes 1
+	@build/bin/salus bench bench/agreement_overlap.csv --policy fair,rr --simulate --overlap measure
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 	@bench/torch
 	@bench/evaluate
@@ -113,6 +122,7 @@ check: test build-dev build-asan build-tsan
 	@$(BUILD) dev --target salus_bench salus_bench_turns
 	@clang-format --dry-run --Werror $(SOURCES)
 	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build -R 'Torch|RealGates|ShimThreads|ShimCrowd'
+	@$(MAKE) --no-print-directory test-cluster
 	@$(CTEST) --test-dir build/asan
 	@SALUS_TEST_ALL=1 $(CTEST) --test-dir build/asan -R 'ShimThreads|ShimCrowd'
 	@$(ORDERS) --seeds 101..1000 --build build/asan --seed-limit 60
