@@ -42,13 +42,14 @@ def _command(bench, kind, name, go, seconds):
 
 
 def _shares_of_time(running, jobs, seconds):
-    """What each job was given, by the service's count, in the middle of the measurement; nothing if one was not there."""
+    """What each job was given, by the service's count, over nearly all of the measurement: a turn may last a second. Nothing if one
+    was not there."""
     def read():
         return {row["name"]: row["attained_s"] for row in running.rows()}
 
-    time.sleep(0.2 * seconds)
+    time.sleep(0.05 * seconds)
     before = read()
-    time.sleep(0.6 * seconds)
+    time.sleep(0.9 * seconds)
     after = read()
     if not all(job.name in before and job.name in after for job in jobs):
         return []

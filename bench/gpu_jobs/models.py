@@ -50,10 +50,10 @@ def mlp(batch, tiny):
     return nn.Sequential(*layers, nn.Linear(256, 256)), inputs, inputs, F.mse_loss
 
 
-class GptBlock(nn.Module):
-    def __init__(self, width, heads):
+class TransformerBlock(nn.Module):
+    def __init__(self, width, heads, causal):
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.feedforward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
@@ -63,27 +63,36 @@ class GptBlock(nn.Module):
         parts = self.inputs(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         scores = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5
-        mask = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        scores = scores.masked_fill(mask, float("-inf")).softmax(dim=3)
-        x = x + self.output((scores @ value).transpose(1, 2).flatten(2))
+        if self.causal:
+            mask = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(mask, float("-inf"))
+        x = x + self.output((scores.softmax(dim=3) @ value).transpose(1, 2).flatten(2))
         return x + self.feedforward(self.norm2(x))
 
 
-class Gpt(nn.Module):
-    def __init__(self, words, width, layers, length):
+class Transformer(nn.Module):
+    def __init__(self, words, width, layers, length, heads=8, causal=True):
         super().__init__()
         self.word, self.place = nn.Embedding(words, width), nn.Parameter(0.02 * torch.randn(length, width))
-        self.blocks = nn.Sequential(*(GptBlock(width, 8) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads, causal) for _ in range(layers)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, words))
 
     def forward(self, words):
-        return self.head(self.blocks(self.word(words) + self.place))
+        return self.head(self.blocks(self.word(words) + self.place[: words.shape[1]]))
 
 
 def gpt(batch, tiny):
     words, width, layers, length = (100, 64, 2, 32) if tiny else (8192, 512, 6, 256)
     text = torch.randint(words, (batch or 16, length + 1))
-    return Gpt(words, width, layers, length), text[:, :-1], text[:, 1:], words_loss
+    return Transformer(words, width, layers, length), text[:, :-1], text[:, 1:], words_loss
+
+
+def bert(batch, tiny):
+    """As large as BERT base, but for its words; fills in masked words. Its texts may be shorter than the longest."""
+    words, width, layers, length, heads = (100, 64, 2, 32, 4) if tiny else (8192, 768, 12, 256, 12)
+    text = torch.randint(1, words, (batch or 16, length))
+    masked = text.masked_fill(torch.rand(text.shape) < 0.15, 0)
+    return Transformer(words, width, layers, length, heads, causal=False), masked, text, words_loss
 
 
 class Lstm(nn.Module):
@@ -126,4 +135,4 @@ def vae(batch, tiny):
     return Vae(size, width), inputs, inputs, lambda out, targets: F.mse_loss(out[0], targets) + 1e-3 * out[1]
 
 
-MODELS = {make.__name__: make for make in (resnet50, resnet18, cnn, mlp, gpt, lstm, vae)}
+MODELS = {make.__name__: make for make in (resnet50, resnet18, cnn, mlp, gpt, bert, lstm, vae)}

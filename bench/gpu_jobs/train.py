@@ -2,7 +2,10 @@
 
     train.py MODEL --iterations 100                    so many
     train.py MODEL --warmup 30 --pipes PREFIX          some, then what it is told (on_demand.py): `block N` runs N and answers how
-                                                       long one took, ms; `train END` runs until then and answers the ends
+                                                       long one took, ms; `train END` runs until then and answers the ends;
+                                                       `count N BEGIN` runs N from then on and answers the ends;
+                                                       `switch END AT BACK` is `train END` with --other-batch between these times
+    train.py MODEL --pipes PREFIX --later              the same, but sets up and warms up when it is told `begin`
     train.py MODEL --until FILE --ready FILE2          until there is FILE; makes FILE2 when it is warm
 
 `ends` are times on the monotonic clock, s, at which iterations ended on the device: by CUDA events, nothing waits for them.
@@ -10,8 +13,10 @@
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
+import random
 import time
 
 import torch
@@ -33,6 +38,10 @@ def arguments():
     parser.add_argument("--iterations", type=int, default=0)
     parser.add_argument("--warmup", type=int, default=30)
     parser.add_argument("--pipes", metavar="PREFIX")
+    parser.add_argument("--later", action="store_true")
+    parser.add_argument("--least-length", type=int, metavar="N", help="texts have from N words to all, another number each time")
+    parser.add_argument("--loader", type=float, metavar="MS", help="each batch takes a DataLoader so long")
+    parser.add_argument("--other-batch", type=int, metavar="N")
     parser.add_argument("--until", metavar="FILE")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--compile", metavar="MODE", help="of torch.compile; reduce-overhead makes graphs of a step")
@@ -72,12 +81,114 @@ class Clock:
             return self._marks
         return [self._start_s + self._start.elapsed_time(mark) / 1000 for mark in self._marks]
 
+    def rounded_times(self):
+        return [round(at, 5) for at in self.times()]
+
+
+class SlowBatches(torch.utils.data.IterableDataset):
+    """A worker of a DataLoader needs time for each, as if it read and decoded files. Only numbers go through the pipe: a
+    container may have little shared memory."""
+
+    def __init__(self, pause_s):
+        self._pause_s = pause_s
+
+    def __iter__(self):
+        for number in itertools.count():
+            time.sleep(self._pause_s)
+            yield number
+
+
+def batches(args, inputs, targets):
+    """For ever, on the device."""
+    here = inputs.to(args.device), targets.to(args.device)
+    if args.loader:
+        loader = torch.utils.data.DataLoader(SlowBatches(args.loader / 1000), batch_size=None, num_workers=1)
+        return ((inputs.to(args.device), targets.to(args.device)) for _ in loader)
+    if args.least_length:
+        draw = random.Random(args.seed)
+        lengths = (draw.randint(args.least_length, inputs.shape[1]) for _ in itertools.count())
+        return ((here[0][:, :length], here[1][:, :length]) for length in lengths)
+    return itertools.repeat(here)
+
 
 def digest_of(model):
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+class Training:
+    """What iterates."""
+
+    def __init__(self, args):
+        self._device = args.device
+        model, inputs, targets, self._loss_of = MODELS[args.model](args.batch, args.tiny)
+        self.model = model.to(args.device)
+        if args.compile:
+            self.model = torch.compile(self.model, mode=args.compile)
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self._batches = batches(args, inputs, targets)
+        if args.other_batch:
+            self._other = [tensor.to(args.device) for tensor in MODELS[args.model](args.other_batch, args.tiny)[1:3]]
+        if args.processors:  # autograd's thread is not there yet, and will inherit it
+            os.sched_setaffinity(0, map(int, args.processors.split(",")))
+
+    def iteration(self, other=False):
+        inputs, targets = self._other if other else next(self._batches)
+        loss = self._loss_of(self.model(inputs), targets)
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach()
+
+    def block(self, count):
+        for _ in range(UNTIMED):
+            self.iteration()
+        clock = Clock(self._device)
+        begin = clock.wait()
+        for _ in range(int(count)):
+            self.iteration()
+        return (clock.wait() - begin) / count * 1000
+
+    def switch(self, end, at, back):
+        clock = Clock(self._device)
+        while (now := time.monotonic()) < end:
+            self.iteration(other=at <= now < back)
+            clock.mark()
+        return clock.rounded_times()
+
+    def train(self, end):
+        return self.switch(end, end, end)
+
+    def count(self, number, begin):
+        time.sleep(max(begin - time.monotonic(), 0))
+        clock = Clock(self._device)
+        for _ in range(int(number)):
+            self.iteration()
+            clock.mark()
+        return clock.rounded_times()
+
+    def warm_up(self, iterations):
+        for _ in range(iterations):
+            self.iteration()
+        Clock(self._device).wait()
+
+
+def serve_pipes(args):
+    """With --later many processes read their libraries at once, and go to the device by turns."""
+    training = None
+
+    def begin():
+        nonlocal training
+        training = Training(args)
+        training.warm_up(args.warmup)
+        return "up"
+
+    if not args.later:
+        begin()
+    serve(args.pipes, {"begin": begin, **{name: lambda *numbers, name=name: getattr(training, name)(*numbers)
+                                          for name in ("block", "train", "count", "switch")}})
 
 
 def main():
@@ -87,59 +198,26 @@ def main():
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # here only: torch 2.11 takes twice the time to launch with it
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic = True
-    model, inputs, targets, loss_of = MODELS[args.model](args.batch, args.tiny)
-    model, inputs, targets = model.to(args.device), inputs.to(args.device), targets.to(args.device)
-    if args.compile:
-        model = torch.compile(model, mode=args.compile)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    if args.processors:  # autograd's thread is not there yet, and will inherit it
-        os.sched_setaffinity(0, map(int, args.processors.split(",")))
-
-    def iteration():
-        loss = loss_of(model(inputs), targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    def block(count):
-        for _ in range(UNTIMED):
-            iteration()
-        begin = clock.wait()
-        for _ in range(int(count)):
-            iteration()
-        return (clock.wait() - begin) / count * 1000
-
-    def train(end):
-        its_clock = Clock(args.device)
-        while time.monotonic() < end:
-            iteration()
-            its_clock.mark()
-        return [round(at, 5) for at in its_clock.times()]
-
     result = {"model": args.model}
-    clock = Clock(args.device)
-    if args.until:
-        for _ in range(args.warmup):
-            iteration()
-        clock.wait()
+    if args.pipes:
+        serve_pipes(args)
+    elif args.until:
+        training = Training(args)
+        training.warm_up(args.warmup)
         meet(args)
+        clock = Clock(args.device)
         while not os.path.exists(args.until):
-            iteration()
+            training.iteration()
             clock.mark()
         result["ends"] = clock.times()
-    elif args.pipes:
-        for _ in range(args.warmup):
-            iteration()
-        clock.wait()
-        serve(args.pipes, {"block": block, "train": train})
     else:
+        training = Training(args)
         meet(args)
         for number in range(args.iterations):
-            loss = iteration()
+            loss = training.iteration()
             if number == 0:
                 first = loss.item()
-        result.update(first_loss=first, last_loss=loss.item(), weights=digest_of(model))
+        result.update(first_loss=first, last_loss=loss.item(), weights=digest_of(training.model))
     if args.device == "cuda":
         result["peak_mib"] = torch.cuda.max_memory_allocated() >> 20
     print(json.dumps(result))
