@@ -45,7 +45,7 @@ Status host_unregister(void* start) {
     if (found == state.registered.end()) return kNotRegistered;
     const auto [address, memory] = *found;
     state.registered.erase(found);
-    if (is_touched(address, memory.size)) state.is_dead = true;  // as by cuMemUnmap
+    if (is_touched(address, memory.size)) break_down("memory was unregistered under work in flight", {address, memory.size});
     return kSuccess;
 }
 

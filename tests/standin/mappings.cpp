@@ -220,7 +220,7 @@ Status memory_unmap(Address start, std::size_t size) {
     const auto [first, last] = mappings_in(start, size);
     state.mappings.erase(first, last);
     // It may run at this very moment.
-    if (is_touched(start, size)) state.is_dead = true;
+    if (is_touched(start, size)) break_down("memory was unmapped under work in flight", {start, size});
     return kSuccess;
 }
 

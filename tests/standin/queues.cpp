@@ -1,6 +1,12 @@
 // The queues of streams: how they are found, and how work gets into them.
+#include <execinfo.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
 
 #include "tests/standin/state.h"
 
@@ -120,6 +126,14 @@ bool is_touched(Address start, std::uint64_t size) {
         }
     }
     return false;
+}
+
+void break_down(const char* why, Range range) {
+    if (std::exchange(state.is_dead, true)) return;
+    std::fprintf(stderr, "standin: %s: 0x%llx, %llu bytes\n", why, static_cast<unsigned long long>(range.start),
+                 static_cast<unsigned long long>(range.size));
+    void* callers[32];
+    ::backtrace_symbols_fd(callers, ::backtrace(callers, std::size(callers)), STDERR_FILENO);
 }
 
 }  // namespace salus::standin

@@ -62,7 +62,8 @@ std::optional<Clock::time_point> run_what_is_due() {
             continue;
         }
         if (step.host) return call_host(queue);
-        if (!step.run()) state.is_dead = true;
+        if (!step.run())
+            break_down("work ran on memory that is not there", step.touches.empty() ? Range{} : step.touches.front());
         finish_step(queue);
         ran = true;
     }
