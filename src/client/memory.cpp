@@ -355,7 +355,7 @@ void Memory::turn_begins() {
     room_ = std::max(page_.allowed_private.load(std::memory_order_relaxed), private_.in_use());
 }
 
-bool Memory::boundary() {
+bool Memory::boundary(Survivors survivors) {
     Books books = open_books();
     const bool in_flight = work_.asynchronous();
     waited_in_vain_ = false;
@@ -370,7 +370,7 @@ bool Memory::boundary() {
     const bool wanted = lane_.alive() > 0 || lane_.any_dead() || work_.late_bytes() > private_.may_be_kept();
     bool clean = mark && lane_.alive() == 0;
     if (mark && wanted) {
-        clean = clear_at_boundary(books, *mark);
+        clean = clear_at_boundary(books, *mark, survivors);
         if (in_flight) passed = mark;
     }
     if (!profile_.uneventful(private_.peak())) learn();

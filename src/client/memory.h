@@ -116,9 +116,11 @@ public:
     void iteration_begins(std::uint64_t kind) { profile_.iteration_begins(kind); }
     /// A thread has taken up a grant. The service knows the demand on the page, so that much may be used.
     void turn_begins();
+    /// Whether a boundary may move the blocks that are still in the lane: see Note [Other threads].
+    enum class Survivors { kMoveOut, kStay };
     /// Evacuates, learns, and puts the demand on the page. False if a live block is left in the lane, or work that cannot be
     /// waited for.
-    bool boundary();
+    bool boundary(Survivors survivors = Survivors::kMoveOut);
 
     // ---- work that needs no memory of ours: marks for client/launches.h ----
     bool captures(device::Stream stream) { return device_.fences->captures(stream); }
@@ -216,7 +218,7 @@ private:
     std::optional<Mark> settle(Books& books);
     void give_back_leftovers(Books& books, std::optional<Mark> passed, Mark last);
     void change_home(Books& books);
-    bool clear_at_boundary(Books& books, Mark mark);
+    bool clear_at_boundary(Books& books, Mark mark, Survivors survivors);
 
     // REQUIRES: books_.
     void* enter(Place place, device::Range range, const Birth& birth);

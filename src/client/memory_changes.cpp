@@ -18,6 +18,8 @@ namespace salus::client {
 // - A second thread that begins an iteration tells us by that. Blocks that are in the lane by then stay there, and the
 //   client keeps the lane until they are freed.
 // - Threads that work for the thread inside, while it waits for them, are not such threads.
+// - A thread of ours that ends a turn (Survivors::kStay) does not know what the program's threads do at that moment: one may
+//   have entered the turn, and left it with a block that it goes on to use.
 //
 // In case we are not told: a block freed by a thread outside of iterations counts as a survivor, so the next one like it is
 // private.
@@ -33,7 +35,7 @@ void Memory::set_threaded(bool threaded, bool move_out) {
 }
 
 /// Moves live blocks out of the lane, and restores it where evacuated blocks have died. False if the lane is not clean.
-bool Memory::clear_at_boundary(Books& books, Mark mark) {
+bool Memory::clear_at_boundary(Books& books, Mark mark, Survivors survivors) {
     lane_.set_closed(true);
     const std::uint64_t deaths = lane_.deaths();
     without(books, [&] {
@@ -45,7 +47,7 @@ bool Memory::clear_at_boundary(Books& books, Mark mark) {
             const Books inner = open_books();
             release_late(mark);
             clean = lane_.alive() == 0;
-            stays = threaded_;  // see Note [Other threads]
+            stays = threaded_ || survivors == Survivors::kStay;
         }
         if (clean || (!stays && clear_lane(mark))) bring_back_lane(mark);
     });

@@ -46,6 +46,21 @@ TEST_F(MemoryThreadsTest, WithOtherThreadsNoBlockIsEverMoved) {
     EXPECT_FALSE(moved);
 }
 
+// It was entered by a thread of ours, which leaves it last. The block's own thread, which came in meanwhile, goes on with it.
+TEST_F(MemoryThreadsTest, ATurnThatAThreadOfOursEndsMovesNoBlock) {
+    void* block = ephemeral(4 * kMiB);
+    bool moved = false;
+    device_->on_take_out = [&](const std::string& call) { moved = moved || call == "make_private"; };
+    EXPECT_FALSE(memory_->boundary(Memory::Survivors::kStay));
+    EXPECT_TRUE(memory_->in_lane(block));
+    EXPECT_FALSE(moved);
+    EXPECT_TRUE(memory_->boundary()) << "its own thread may move it";
+    EXPECT_TRUE(moved);
+    EXPECT_FALSE(memory_->in_lane(block));
+    memory_->free(block);
+    EXPECT_TRUE(memory_->boundary(Memory::Survivors::kStay));
+}
+
 TEST_F(MemoryThreadsTest, WithOtherThreadsAllThatIsUsedCountsAsPersistent) {
     memory_->set_threaded(true, /*move_out=*/true);
     for (int i = 0; i < 40; ++i) {

@@ -472,10 +472,10 @@ bool ProcessClient::may_insist(ThreadsInside::Watch& watch) {
 }
 
 /// The boundary. Throws nothing, because the word must be settled afterwards.
-bool ProcessClient::tidy() {
+bool ProcessClient::tidy(Memory::Survivors survivors) {
     boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // nobody else writes it
     try {
-        const bool clean = memory_->boundary();
+        const bool clean = memory_->boundary(survivors);
         if (identity_.without_memory) state_holdings();
         return clean || identity_.without_memory;  // it has nothing in a lane
     } catch (const std::exception& error) {
@@ -558,7 +558,7 @@ salus_status ProcessClient::end(Turns::Count count, Work work) {
     tls.gated_by = nullptr;
     if (tls.request) gates_->request_ends(*std::exchange(tls.request, std::nullopt));
     const bool inside = turns_->end(
-        device_->traits.asynchronous, count, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, count, [this] { return tidy(Memory::Survivors::kMoveOut); }, [this] { drain(); });
     if (work != Work::kOther && !says_class()) watch_class(work);
     return inside ? SALUS_OK : SALUS_MISUSE;
 }
@@ -638,7 +638,8 @@ void ProcessClient::request_by_launches(int entries) {
 /// Ends a turn in which no iteration was counted: only the adaptor knows what one is.
 void ProcessClient::leave_without_thread() {
     turns_->end(
-        device_->traits.asynchronous, {.iterations = 0}, [this] { return tidy(); }, [this] { drain(); });
+        device_->traits.asynchronous, {.iterations = 0}, [this] { return tidy(Memory::Survivors::kStay); },
+        [this] { drain(); });
 }
 
 void ProcessClient::holds(std::uint64_t bytes) {

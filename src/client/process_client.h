@@ -180,7 +180,7 @@ private:
     void wait_for_rest();
     bool keeps_descriptors();
     void lose_descriptors();
-    bool tidy();
+    bool tidy(Memory::Survivors survivors);
     void drain();
     Result<os::Descriptor> reach_service();
     static wire::Received answer_to_attach(int socket);
