@@ -87,8 +87,13 @@ bool Engine::waits_for_memory(const Client& client) const {
 /// The clients whose state keeps others from the device.
 Engine::Barred Engine::entry_barred() const {
     if (ledger_.in_debt()) return Barred::kAll;
-    const bool any = std::ranges::any_of(clients_.all(), [&](const Client* c) { return stands_its_ground(*c); });
-    return any ? Barred::kThoseThatCannotBePaged : Barred::kNobody;
+    Barred barred = Barred::kNobody;
+    for (const Client* client : clients_.all()) {
+        if (!stands_its_ground(*client)) continue;
+        if (fits_beside_rests(*client)) return Barred::kThoseThatCannotBePaged;
+        barred = Barred::kNewcomersThatCannotBePaged;  // it waits for the end of clients that are paged out
+    }
+    return barred;
 }
 
 /// Whether it must wait until clients that stand their ground have left. It comes after those, whatever its rank.
@@ -132,7 +137,9 @@ bool Engine::may_enter(const Client& client, Barred barred) {
         if (barred == Barred::kAll) return false;
         // A client that can be paged is in nobody's way if rank can page it out again.
         const bool in_the_way = !(may_be_paged(client) && policy_->info.pages_by_rank);
-        if (barred == Barred::kThoseThatCannotBePaged && !may_be_paged(client)) return false;
+        const bool keeps_out = barred == Barred::kThoseThatCannotBePaged ||
+                               (barred == Barred::kNewcomersThatCannotBePaged && client.residency() == Residency::kAbsent);
+        if (keeps_out && !may_be_paged(client)) return false;
         if (reserved_for_ != kNoClient && reserved_for_ != client.facts.id && in_the_way) return false;
     }
     if (!policy_->info.exclusive || client.facts.interactive) return true;
@@ -203,7 +210,8 @@ Engine::Admission Engine::try_admit(Client& client, Way way, bool& may_page) {
     if (fold_lanes_for(client)) return Admission::kUnderWay;
     if (!may_page) return Admission::kNo;
     const Displaceable displaceable = displaceable_by(client, way);
-    may_page = stands_its_ground(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
+    may_page =
+        stands_its_ground(client) || waits_for_an_end(client) || !displaceable.in_time.empty() || !displaceable.now.empty();
     const std::vector<Client*> victims = victims_for(client, displaceable.now, way);
     if (!victims.empty() && fold_all_lanes()) return Admission::kUnderWay;
     if (victims.empty()) {
@@ -340,9 +348,9 @@ bool Engine::is_back_soon(const Client& client) const {
     return now_ - client.idle_since < options_.deny_after;  // else it keeps others waiting for too long
 }
 
-/// Residents that the waiter may have paged out, last rank first: those that have idled for long, whatever their rank, and
-/// those that rank behind it (under a time-sliced policy, after their minimum stay). For a lane beside nobody is paged out
-/// but those that idle.
+/// Residents that the waiter may have paged out, last rank first: those that have idled for long or wait for others to end
+/// (Note [The way back]), whatever their rank, and those that rank behind it (under a time-sliced policy, after their
+/// minimum stay). For a lane beside nobody is paged out but those that idle.
 Engine::Displaceable Engine::displaceable_by(const Client& waiter, Way way) {
     std::vector<Client*> residents;
     for (Client* client : clients_.all()) {
@@ -361,7 +369,7 @@ Engine::Displaceable Engine::displaceable_by(const Client& waiter, Way way) {
         const bool idle = resident->turn() == Turn::kParked || resident->turn() == Turn::kHoldingIdle;
         const Instant idle_until = idle ? resident->idle_since + stay_min(*resident) : kNever;
         Instant stay_until = kNever;
-        if (by_force) {
+        if (by_force || (way == Way::kInTurns && waits_for_an_end(*resident))) {
             stay_until = now_;
         } else if (way == Way::kInTurns && policy_->info.pages_by_rank && ranks_before(waiter, *resident)) {
             const bool at_once = !policy_->info.time_sliced || policy_->urgent(waiter.facts, resident->facts);
@@ -422,16 +430,22 @@ void Engine::squeeze_if_stuck(std::span<Client* const> left_waiting) {
     last->facts.ephemeral = left;
 }
 
-/// Whether it fits when all others are paged out that can be. Else it waits for the end of some, so it must not keep them
-/// from running.
+/// Whether it fits when all others are paged out that can be, beside what stays of them and beside those that stand their
+/// ground. Else it waits for the end of some, so it must not keep them from running.
 bool Engine::fits_beside_rests(const Client& client) const {
     Bytes need = client.facts.persistent + client.facts.ephemeral;
     for (const Client* other : clients_.all()) {
         if (other == &client) continue;
-        if (other->residency() == Residency::kPaged) need += other->reserved();
+        if (other->residency() == Residency::kPaged || stands_its_ground(*other)) need += other->reserved();
         else if (other->pageable) need += std::min(other->rest, other->reserved());
     }
     return need <= ledger_.capacity();
+}
+
+/// It is on the device, and others have to end before it can run. So it goes if somebody needs its memory, whatever the
+/// rank.
+bool Engine::waits_for_an_end(const Client& client) const {
+    return client.residency() == Residency::kResident && waits_for_memory(client) && !fits_beside_rests(client);
 }
 
 /// After a while, the oldest waiter that nothing else helps gets a reservation, which nobody may bypass. A waiter that

@@ -157,7 +157,7 @@ private:
     friend class Saboteur;  // breaks the engine for the swarm's canaries: sim/saboteur.h
 
     /// Which clients the state of the residents keeps from the device.
-    enum class Barred : std::uint8_t { kNobody, kThoseThatCannotBePaged, kAll };
+    enum class Barred : std::uint8_t { kNobody, kNewcomersThatCannotBePaged, kThoseThatCannotBePaged, kAll };
 
     // ---- engine.cpp: events ----
     void on(const event::Announce& e);
@@ -395,6 +395,7 @@ private:
     Duration stay_min(const Client& client) const;
     Instant stays_until(const Client& resident) const;
     bool fits_beside_rests(const Client& client) const;
+    bool waits_for_an_end(const Client& client) const;
     void reserve_for_oldest(std::span<Client* const> left_waiting);
     void squeeze_if_stuck(std::span<Client* const> left_waiting);
     std::vector<Client*> by_rank(std::vector<Client*> clients);
