@@ -129,7 +129,7 @@ bool is_touched(Address start, std::uint64_t size) {
 }
 
 void break_down(const char* why, Range range) {
-    if (std::exchange(state.is_dead, true)) return;
+    if (std::exchange(state.is_dead, true) || !std::getenv("SALUS_STANDIN_EXPLAIN")) return;
     std::fprintf(stderr, "standin: %s: 0x%llx, %llu bytes\n", why, static_cast<unsigned long long>(range.start),
                  static_cast<unsigned long long>(range.size));
     void* callers[32];

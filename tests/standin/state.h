@@ -271,7 +271,8 @@ void reenter(Entered& entered);
 Status drain(Entered& entered, const DeviceContext& context);
 /// By what is queued.
 bool is_touched(Address start, std::uint64_t size);
-/// The device is dead to this process, as a real one after an illegal access. Says why, and who called.
+/// The device is dead to this process, as a real one after an illegal access. With SALUS_STANDIN_EXPLAIN it says
+/// why, and who called.
 void break_down(const char* why, Range range);
 [[noreturn]] void work_for_ever();
 
