@@ -163,11 +163,13 @@ void Engine::step_aside(Client& stopped) {
     pass_on(stopped, /*taken_back=*/true);
 }
 
-/// Whoever ran longest counts for all.
+/// Whoever ran longest counts for all on the device. One that is paged out has no part in its mates' turns, and if their time
+/// were its own, it would never come before any of them.
 void Engine::level_crew(Client& client) {
     std::vector<Client*> crew = mates_of(client);
     if (crew.empty()) return;
     crew.push_back(&client);
+    std::erase_if(crew, [](const Client* member) { return !member->on_device(); });
     double furthest_s = 0;
     for (Client* member : crew) {
         charge_time(*member);

@@ -47,7 +47,7 @@ struct StartCounter : Observer {
 
 TEST_F(Swarm, PassesSeedsThatFailedOnce) {
     for (const std::uint64_t seed : {36708u, 39428u, 353605u, 371048u, 510126u, 556574u, 579327u, 598122u, 828612u, 843986u,
-                                     879436u, 969067u, 2134881u, 2238454u, 3037904u, 3047019u, 3048823u}) {
+                                     879436u, 969067u, 2134881u, 2238454u, 3037904u, 3047019u, 3048823u, 7020888u}) {
         const SwarmResult result = run_seed(seed);
         EXPECT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
     }
