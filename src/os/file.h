@@ -44,6 +44,8 @@ struct Written {};
 Result<Written> write_file(const std::string& path, std::string_view content);
 /// Atomic: even if we are killed, readers find either the whole old content or the whole new content.
 Result<Written> replace_file(const std::string& path, std::string_view content);
+/// The same, and it waits for no disk: when the machine loses power, the file may be empty afterwards.
+Result<Written> replace_file_at_once(const std::string& path, std::string_view content);
 
 /// False, with errno set, if not all of it could be written. A small text is written completely or not at all.
 bool write_all(int file, std::string_view text);

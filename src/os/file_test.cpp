@@ -99,9 +99,19 @@ TEST_F(FileTest, BytesAreWrittenWhereTheyBelong) {
     EXPECT_FALSE(write_all(-1, "x"));
 }
 
-TEST_F(FileTest, IsReplacedAsAWholeOrNotAtAll) {
-    ASSERT_TRUE(replace_file(path_, "old"));
-    ASSERT_TRUE(replace_file(path_, "new"));
+class Replaced : public FileTest, public testing::WithParamInterface<bool> {
+protected:
+    Result<Written> replace(std::string_view content) {
+        return GetParam() ? replace_file_at_once(path_, content) : replace_file(path_, content);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Files, Replaced, testing::Bool(),
+                         [](const auto& kind) { return kind.param ? "AtOnce" : "Lastingly"; });
+
+TEST_P(Replaced, AsAWholeOrNotAtAll) {
+    ASSERT_TRUE(replace("old"));
+    ASSERT_TRUE(replace("new"));
     EXPECT_EQ(content(), "new");
     EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
     // In a process of its own, since a limit cannot be taken back.
@@ -110,7 +120,7 @@ TEST_F(FileTest, IsReplacedAsAWholeOrNotAtAll) {
         ::signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{4, 4};
         if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
-        ::_exit(replace_file(path_, "too long") ? 1 : 0);
+        ::_exit(replace("too long") ? 1 : 0);
     }
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);

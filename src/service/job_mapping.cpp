@@ -34,7 +34,7 @@ Result<bool> JobMapping::write(unsigned gpu, const std::vector<std::uint32_t>& j
         return true;
     }
     // Under the name of its draft, the exporter does not take it for one of its files. It may run as another user.
-    const Result<os::Written> written = os::replace_file(path, text);
+    const Result<os::Written> written = os::replace_file_at_once(path, text);
     if (!written) return Error{written.error()};
     ::chmod(path.c_str(), 0644);
     return true;

@@ -38,7 +38,7 @@ Jobs::Jobs(std::string numbers, bool hides_others) : numbers_(std::move(numbers)
 
 void Jobs::keep_next() const {
     if (numbers_.empty()) return;
-    const Result<os::Written> written = os::replace_file(numbers_, std::to_string(next_));
+    const Result<os::Written> written = os::replace_file_at_once(numbers_, std::to_string(next_));
     if (!written) log(LogLevel::kWarning, "the next service may give a job's number again: {}", written.error());
 }
 

@@ -15,7 +15,7 @@ bool write_roster(const std::string& path, const std::vector<RosterEntry>& entri
         text << e.process.pid << ' ' << e.process.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' '
              << e.persistent.count << '\n';
     }
-    const Result<os::Written> written = os::replace_file(path, text.str());
+    const Result<os::Written> written = os::replace_file_at_once(path, text.str());
     if (!written) log(LogLevel::kWarning, "cannot write the roster: {}", written.error());
     return written.ok();
 }
