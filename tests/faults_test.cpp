@@ -398,7 +398,7 @@ TEST_F(Faults, AThousandAttachmentsLeakNothing) {
         EXPECT_LE(count_lines("/proc/self/maps"), own_maps + 2);
         EXPECT_LE(count_lines(service + "/maps"), their_maps + 2);
     }
-    EXPECT_EQ(files_of_service(), their_files);
+    EXPECT_TRUE(eventually([&] { return files_of_service() == their_files; })) << files_of_service() << ", " << their_files;
     EXPECT_EQ(machine.log(), "");  // nobody was dropped
     if (!kSanitized) {
         EXPECT_LE(resident_kib(machine.service().pid()), their_kib + 512);
