@@ -378,7 +378,7 @@ bool ProcessClient::page_in(Memory::PageMove* move) {
     if (!memory_) return true;
     const std::uint64_t since = os::now_ns();
     for (bool told = false; !memory_->page_in(move); os::sleep_for(kPause)) {
-        if (!device_->pager || !device_->pager->lacks_memory()) return false;
+        if (!device_->pager || !device_->pager->lacks_memory() || failed_ || exiting_) return false;
         if (!told && os::now_ns() - since > kTellAfterNs)
             told = warn("waits until the GPU has memory again for what was paged out");
     }
@@ -422,7 +422,11 @@ salus_status ProcessClient::begin_outermost(std::uint64_t at_most_ns, std::uint6
     const Turns::Entry entry = at_once ? *at_once : wait_to_begin(at_most_ns, join);
     if (entry == Turns::Entry::kWaiting) return SALUS_WAITING;
     tls.waits_since_ns = 0;
-    if (entry == Turns::Entry::kGivenUp) return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
+    if (entry == Turns::Entry::kGivenUp) {
+        // Whoever is told that there is no room may go on without, and needs what is there already.
+        if (memory_->is_away() && !memory_->page_in()) warn("the GPU has no room for what was paged out");
+        return refused_ ? SALUS_TOO_LARGE : SALUS_OK;
+    }
     tls.gated_by = this;
     if (many_threads_.load(std::memory_order_relaxed)) tls.place = threads_inside_.enter();
     memory_->iteration_begins(kind);

@@ -19,7 +19,7 @@ os::Descriptor open_page_file(const std::string& named) {
     return {};
 }
 
-void PagePlaces::look() { may_take_ = spare_memory_() / 2; }
+void PagePlaces::look() { may_take_ = leave_ = spare_memory_() / 2; }
 
 std::optional<PagePlaces::Place> PagePlaces::take(std::uint64_t size) {
     std::optional<Place> place = take_memory(size);
@@ -29,7 +29,7 @@ std::optional<PagePlaces::Place> PagePlaces::take(std::uint64_t size) {
 }
 
 std::optional<PagePlaces::Place> PagePlaces::take_memory(std::uint64_t size) {
-    if (size > may_take_) return std::nullopt;
+    if (size > may_take_ || spare_memory_() < leave_ + size) return std::nullopt;
     void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return std::nullopt;
     ::madvise(at, size, MADV_DONTFORK);
@@ -42,6 +42,7 @@ std::optional<PagePlaces::Place> PagePlaces::take_memory(std::uint64_t size) {
 std::optional<PagePlaces::Place> PagePlaces::take_from_file(std::uint64_t size) {
     if (!file_ || file_.lost()) {
         file_ = os::GuardedDescriptor(open_page_file(directory_));
+        ++file_number_;
         file_end_ = 0;
     }
     const int file = file_.get();
@@ -50,7 +51,7 @@ std::optional<PagePlaces::Place> PagePlaces::take_from_file(std::uint64_t size) 
     void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, file_end_);
     if (at == MAP_FAILED) return std::nullopt;
     ::madvise(at, size, MADV_DONTFORK);
-    return Place{static_cast<std::byte*>(at), size, PagePlace::kFile,
+    return Place{static_cast<std::byte*>(at), size, PagePlace::kFile, file_number_,
                  std::exchange(file_end_, file_end_ + static_cast<std::int64_t>(size))};
 }
 
@@ -58,7 +59,7 @@ void PagePlaces::give_back(const Place& place) {
     ::munmap(place.memory, place.size);
     std::uint64_t& taken = taken_[static_cast<std::size_t>(place.kind)];
     taken -= place.size;
-    if (place.kind != PagePlace::kFile) return;
+    if (place.kind != PagePlace::kFile || place.file != file_number_) return;  // a lost file went with its last page
     const int file = file_.get();
     if (file < 0) return;
     ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place.position, static_cast<off_t>(place.size));

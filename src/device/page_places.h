@@ -31,10 +31,11 @@ public:
         std::byte* memory = nullptr;
         std::uint64_t size = 0;
         PagePlace kind{};
-        std::int64_t position = 0;  ///< in the file
+        std::uint64_t file = 0;     ///< its number, if it is in one ...
+        std::int64_t position = 0;  ///< ... and where
     };
     /// Before several take(): looks how much memory there is. No more than half of what the process could have is taken,
-    /// because the programs of the machine want the rest.
+    /// because the programs of the machine want the rest; less if others take from it at the same time.
     void look();
     /// Nothing if there is no place.
     std::optional<Place> take(std::uint64_t size);
@@ -49,8 +50,10 @@ private:
     std::string directory_;
     std::uint64_t (*spare_memory_)();
     os::GuardedDescriptor file_;
+    std::uint64_t file_number_ = 0;
     std::int64_t file_end_ = 0;
-    std::uint64_t may_take_ = 0;  ///< of memory
+    std::uint64_t may_take_ = 0;  ///< of memory ...
+    std::uint64_t leave_ = 0;     ///< ... and so much must remain
     std::array<std::uint64_t, kPagePlaces> taken_{};
 };
 

@@ -42,6 +42,29 @@ TEST(PagePlaces, HalfOfTheSpareMemoryIsTakenAndThenAFile) {
     expect_usable(places.take(2 * kOneMiB), PagePlace::kMemory);
 }
 
+std::uint64_t spare_now = 0;
+
+TEST(PagePlaces, WhatOthersTakeMeanwhileIsNotTakenAgain) {
+    PagePlaces places("/tmp", [] { return spare_now; });
+    spare_now = 8 * kOneMiB;
+    places.look();
+    expect_usable(places.take(2 * kOneMiB), PagePlace::kMemory);
+    spare_now = 5 * kOneMiB;  // another process that looked at the same time has taken some, too
+    expect_usable(places.take(2 * kOneMiB), PagePlace::kFile);
+    expect_usable(places.take(1 * kOneMiB), PagePlace::kMemory);
+}
+
+TEST(PagePlaces, APlaceInALostFileIsNotOneInTheNext) {
+    PagePlaces places("/tmp", nothing);
+    places.look();
+    const auto lost = places.take(1 * kOneMiB);
+    ::closefrom(3);
+    const auto kept = places.take(1 * kOneMiB);
+    expect_usable(kept, PagePlace::kFile);
+    places.give_back(*lost);
+    EXPECT_EQ(kept->memory[0], std::byte{7}) << "it is at the same position of the next file";
+}
+
 TEST(PagePlaces, WithoutADirectoryThereIsMemoryAlone) {
     PagePlaces places("/nowhere/at/all", little);
     places.look();

@@ -52,6 +52,7 @@ MESSAGES = {
     "the allocator for torch ... cannot be compiled": "tests/python/test_cuda_allocator.py",
     "memory that was paged out cannot be read back": "needs a disk that fails",
     "waits until the GPU has memory again for what was paged out": "needs a GPU",
+    "the GPU has no room for what was paged out": "needs a GPU",
     "the service did not start within 20 s; see ...": "takes 20 s",
     "the GPU ... (...) is lost: it has failed or was taken away": "tests/devices_test.cpp loses one",
 }

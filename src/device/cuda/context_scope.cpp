@@ -26,26 +26,25 @@ void put_away(const ClientContext& client, Address at, std::uint64_t size, Handl
     client.driver->memory_release(handle);
 }
 
-std::vector<Handle> map_new_side_by_side(const ClientContext& client, std::span<const Piece> pieces) {
+Status map_new_side_by_side(const ClientContext& client, std::span<const Piece> pieces, std::vector<Handle>& handles) {
     const Driver& driver = *client.driver;
-    std::vector<Handle> handles;
-    const auto give_up = [&] {
-        for (std::size_t i = 0; i < handles.size(); ++i) put_away(client, pieces[i].at, pieces[i].size, handles[i]);
-        return std::vector<Handle>{};
-    };
+    handles.clear();
+    Status status = kSuccess;
     for (const Piece& piece : pieces) {
         Handle handle = 0;
-        if (driver.memory_create(&handle, piece.size, &client.properties, 0) != kSuccess) return give_up();
-        if (driver.memory_map(piece.at, piece.size, 0, handle, 0) != kSuccess) {
+        if (status = driver.memory_create(&handle, piece.size, &client.properties, 0); status != kSuccess) break;
+        if (status = driver.memory_map(piece.at, piece.size, 0, handle, 0); status != kSuccess) {
             driver.memory_release(handle);
-            return give_up();
+            break;
         }
         handles.push_back(handle);
     }
     const Address start = pieces.front().at;
     const std::uint64_t size = pieces.back().at + pieces.back().size - start;
-    if (driver.memory_set_access(start, size, &client.access, 1) != kSuccess) return give_up();
-    return handles;
+    if (status == kSuccess) status = driver.memory_set_access(start, size, &client.access, 1);
+    if (status == kSuccess) return kSuccess;
+    for (std::size_t i = 0; i < handles.size(); ++i) put_away(client, pieces[i].at, pieces[i].size, handles[i]);
+    return status;
 }
 
 bool unmap_side_by_side(const ClientContext& client, std::span<const Piece> pieces) {

@@ -91,9 +91,9 @@ struct Piece {
     Address at = 0;
     std::uint64_t size = 0;
 };
-/// New memory for pieces that lie side by side; empty, and nothing has changed, if there is not enough. Many at once,
+/// New memory for pieces that lie side by side, or nothing changes: kOutOfMemory if there is not enough. Many at once,
 /// because to set access is the slow step.
-std::vector<Handle> map_new_side_by_side(const ClientContext& client, std::span<const Piece> pieces);
+Status map_new_side_by_side(const ClientContext& client, std::span<const Piece> pieces, std::vector<Handle>& handles);
 bool unmap_side_by_side(const ClientContext& client, std::span<const Piece> pieces);
 
 }  // namespace salus::device::cuda

@@ -99,12 +99,13 @@ public:
         note_backed();
         return true;
     }
-    bool refill(std::span<const Piece> pieces) override {
-        const std::vector<Handle> handles = cuda::map_new_side_by_side(context_, pieces);
-        if (handles.empty()) return false;
+    cuda::Status refill(std::span<const Piece> pieces) override {
+        std::vector<Handle> handles;
+        if (const cuda::Status status = cuda::map_new_side_by_side(context_, pieces, handles); status != kSuccess)
+            return status;
         for (std::size_t i = 0; i < pieces.size(); ++i) evacuated_.at(pieces[i].number).handle = handles[i];
         note_backed();
-        return true;
+        return kSuccess;
     }
     bool is_wanted(const Piece& piece) const override { return evacuated_.contains(piece.number); }
     void end_move() override {}

@@ -155,13 +155,16 @@ private:
         const bool wanted =
             std::ranges::any_of(run.pieces, [&](const cuda::Piece& piece) { return run.window->is_wanted(piece); });
         if (!wanted) return true;
-        if (!run.window->refill(run.pieces)) {
-            lacks_memory_ = true;
-            return false;
+        const cuda::Status status = run.window->refill(run.pieces);
+        lacks_memory_ = status == cuda::kOutOfMemory;
+        if (status != kSuccess) return false;
+        if (driver().copy_to_device_async(run.start(), run.place.memory, run.size, stream_) == kSuccess) {
+            moved_.bytes += run.size;
+            return true;
         }
-        if (driver().copy_to_device_async(run.start(), run.place.memory, run.size, stream_) != kSuccess) return false;
-        moved_.bytes += run.size;
-        return true;
+        driver().stream_synchronize(stream_);  // the copy may be under way
+        run.window->vacate(run.pieces);        // else the next attempt would find it mapped
+        return false;
     }
 
     void end_moves() {

@@ -73,15 +73,16 @@ public:
         }
         return true;
     }
-    bool refill(std::span<const Piece> pieces) override {
+    cuda::Status refill(std::span<const Piece> pieces) override {
         const std::lock_guard lock(mutex_);
-        const std::vector<cuda::Handle> handles = cuda::map_new_side_by_side(context_, pieces);
-        if (handles.empty()) return false;
+        std::vector<cuda::Handle> handles;
+        const cuda::Status status = cuda::map_new_side_by_side(context_, pieces, handles);
+        if (status != cuda::kSuccess) return status;
         for (std::size_t i = 0; i < pieces.size(); ++i) {
             pieces_.at(pieces[i].number).handle = handles[i];
             set_backed(backed() + pieces[i].size);
         }
-        return true;
+        return cuda::kSuccess;
     }
     bool is_wanted(const Piece& piece) const override {
         const std::lock_guard lock(mutex_);

@@ -25,8 +25,8 @@ public:
     virtual std::vector<Piece> begin_move() = 0;
     /// Unmaps pieces that lie side by side and gives up their memory. False: all is as before. REQUIRES: drained.
     virtual bool vacate(std::span<const Piece> pieces) = 0;
-    /// Maps new memory for them. False: there is not enough, and they have none.
-    virtual bool refill(std::span<const Piece> pieces) = 0;
+    /// Maps new memory for them, or says why they have none: kOutOfMemory if there is not enough.
+    virtual cuda::Status refill(std::span<const Piece> pieces) = 0;
     /// Whether somebody still wants what was there.
     virtual bool is_wanted(const Piece& piece) const = 0;
     virtual void end_move() = 0;
