@@ -14,6 +14,7 @@ constexpr Duration kLookAtUsageEvery = milliseconds(500);
 constexpr Bytes kUsageMatters = mebibytes(8);
 /// Less moves too fast to tell how fast.
 constexpr std::uint64_t kTellsARate = std::uint64_t{64} << 20;
+constexpr double kRateLeast = 1e7, kRateMost = 1e12;  // bytes per second
 
 /// The cost of a switch that clients do not measure: delivery of the grant, and the GPU's own switch (bench/gpu handover).
 constexpr Duration kGrantCost = microseconds(200);
@@ -142,9 +143,12 @@ void Shell::tell_rest(Session& session) {
 }
 
 /// How long a client must stay, so that paging takes a small share of its time, depends on it.
-void Shell::note_page_rate(std::uint64_t moved, std::uint64_t ns) {
+/// `moving`: what the client is doing then, if it was asked to. What it says is bounded: it concerns all clients.
+void Shell::note_page_rate(ClientId id, Residency moving, std::uint64_t moved, std::uint64_t ns) {
+    const Client* client = engine_.find(id);
+    if (!client || client->residency() != moving) return;
     if (ns == 0 || !in_range(ns) || !in_range(moved) || moved < kTellsARate) return;
-    const double seen = static_cast<double>(moved) / (static_cast<double>(ns) * 1e-9);
+    const double seen = std::clamp(static_cast<double>(moved) / (static_cast<double>(ns) * 1e-9), kRateLeast, kRateMost);
     const double present = engine_.options().page_bytes_per_s;
     if (seen > present * 0.8 && seen < present * 1.25) return;
     feed(event::SetPageRate{(seen + present) / 2});

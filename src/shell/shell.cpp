@@ -304,11 +304,11 @@ bool Shell::message(Session& session, const wire::Message& message) {
         if (!in_range(out->left)) return complain(session, "an impossible figure");
         session.left = {static_cast<std::int64_t>(out->left)};
         look_for_more(&session);
-        note_page_rate(out->moved, out->ns);
+        note_page_rate(id, Residency::kPagingOut, out->moved, out->ns);
         session.rest_told = session.overhead + session.left;
         feed(event::PagedOut{id, session.rest_told});
     } else if (const auto* in = std::get_if<wire::PagedIn>(&message)) {
-        note_page_rate(in->moved, in->ns);
+        note_page_rate(id, Residency::kPagingIn, in->moved, in->ns);
         feed(event::PagedIn{id});
     } else if (const auto* u = std::get_if<wire::Unpageable>(&message)) {
         if (u->because != 0) session.stays_because = stay_reason_of(u->because);

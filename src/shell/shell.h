@@ -299,7 +299,7 @@ private:
     void look_for_more(const Session* only = nullptr);
     void tell_observed(const std::vector<event::Observe>& news);
     void tell_rest(Session& session);
-    void note_page_rate(std::uint64_t moved, std::uint64_t ns);
+    void note_page_rate(ClientId id, Residency moving, std::uint64_t moved, std::uint64_t ns);
     Bytes demand_of(const Session& session) const;
 
     const Ports ports_;
