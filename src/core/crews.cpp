@@ -163,8 +163,8 @@ void Engine::step_aside(Client& stopped) {
     pass_on(stopped, /*taken_back=*/true);
 }
 
-/// Whoever ran longest counts for all on the device. One that is paged out has no part in its mates' turns, and if their time
-/// were its own, it would never come before any of them.
+/// Whoever ran longest counts for all on the device. One that is paged out has no part in its mates' turns, and if their
+/// time were its own, it would never come before any of them.
 void Engine::level_crew(Client& client) {
     std::vector<Client*> crew = mates_of(client);
     if (crew.empty()) return;

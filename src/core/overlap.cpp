@@ -348,7 +348,7 @@ std::optional<Overlap::Trial> Overlap::what_to_try(ClientId first, std::span<con
     if (now < look_again_at_) return std::nullopt;  // to choose takes a while, and turns are short
     const auto change = choose_trial(ready, most, now);
     // Where few are ready just now, the next turn may bring others.
-    if (!change) return 2 * ready.size() > clients_.size() ? look_again_in(kLookAgain, now) : std::nullopt;
+    if (!change) return look_again_in(2 * ready.size() > clients_.size() ? kLookAgain : kLookSoon, now);
     if (const auto alone = measure_alone(change->tried, now))
         return affordable(*alone) ? std::optional(Trial{*alone, {}}) : std::nullopt;
     const Duration stretch = stretch_of(change->tried);

@@ -87,7 +87,8 @@ public:
     static constexpr Duration kVerifyEvery = seconds(60);  ///< how often their members run alone, to compare
     static constexpr Duration kForgetAfter = seconds(30);  ///< a trial that was broken off begins again
     static constexpr Duration kTryAgainAfter = seconds(10);
-    static constexpr Duration kLookAgain = milliseconds(200);  ///< how often, while there is nothing to try
+    static constexpr Duration kLookAgain = milliseconds(200);  ///< how often, while there is nothing to try ...
+    static constexpr Duration kLookSoon = milliseconds(20);    ///< ... and few are ready
     static constexpr unsigned kDoublingsMost = 4;
 
     /// What runs next.

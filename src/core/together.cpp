@@ -232,8 +232,9 @@ Duration Engine::least_turn_of(const Client& holder) {
     if (!part_of(holder)) return options_.min_turn;
     Duration least = std::max(options_.min_turn, turn_.plan.length);
     if (turn_.plan.members.size() < 2 || turn_.plan.is_trial) return least;
-    for (const ClientId id : turn_.plan.members) least = std::max(least, overlap_.alone(id) * kCompanyIterations);
-    return least;
+    Duration company;
+    for (const ClientId id : turn_.plan.members) company = std::max(company, overlap_.alone(id) * kCompanyIterations);
+    return std::max(least, std::min(company, Overlap::kStretchMost));  // others wait meanwhile
 }
 
 /// The holder is to give its turn back because its time is over; those that run with it, too.

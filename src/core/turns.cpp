@@ -565,8 +565,8 @@ bool Engine::dispatch_profiling() {
     return true;
 }
 
-/// Lets newcomers profile at once, without the lanes, while there is room for each.
-/// Whether the lanes of a company are being given up so that a newcomer can profile beside others.
+/// Lets newcomers profile at once, without the lanes, while there is room for each. True while the lanes of a company are
+/// given up for that.
 bool Engine::profile_beside() {
     if (profiling_ != kNoClient || ledger_.in_debt()) return false;
     const Bytes share{ledger_.capacity().count / kShareBeside};
