@@ -95,7 +95,7 @@ TEST(CudaPaging, ItIsOffUnlessItIsAskedFor) {
 }
 
 TEST(CudaPaging, WithoutAPlaceOnTheHostTheyStay) {
-    GpuMachine machine(paging_options() + Words{"--page-dir", "/nowhere/at/all"});
+    GpuMachine machine(paging_options() + Words{"--page-dir", "/proc"});
     machine.also["SALUS_STANDIN_FAIL"] = "cuMemcpyDtoHAsync_v2:1+";  // nothing can be copied
     machine.job("a", paged_job(1, "1000000"));
     ASSERT_TRUE(machine.goes_on("a", 4));

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -391,7 +393,11 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--page-gpu", "must be off or on; got '" + page_gpu_ + "'");
     options.page_gpu = page_gpu_ == "on";
     constexpr std::size_t kPathMost = 255;  // it goes into a message
+    if (!options.page_directory.empty()) options.page_directory = os::absolute_path(options.page_directory);
     if (options.page_directory.size() > kPathMost) throw CLI::ValidationError("--page-dir", "is longer than 255 characters");
+    std::error_code unknown;
+    if (!options.page_directory.empty() && !std::filesystem::is_directory(options.page_directory, unknown))
+        throw CLI::ValidationError("--page-dir", fmt::format("there is no directory '{}'", options.page_directory));
     if (overlap_ != "auto" && overlap_ != "off" && overlap_ != "measure")
         throw CLI::ValidationError("--overlap", "must be auto, off or measure; got '" + overlap_ + "'");
     if (overlap_ != "auto") options.overlap = overlap_ == "measure";

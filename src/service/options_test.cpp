@@ -429,6 +429,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"user-weight-max", {"0", "-1", "1e9", "heavy", "nan"}},
         {"metrics", {"", "on", "0.0.0.0:9464", "9464", "127.0.0.1", "[::]:9464", "unix:metrics"}},
         {"job-mapping-dir", {"/nowhere/at/all", "/dev/null"}},
+        {"page-dir", {"/nowhere/at/all", "/dev/null"}},
         {"user-priority-max", {"1000001", "-1000001", "1.5", "high"}},
     };
     for (const auto& row : rows) {
