@@ -111,6 +111,7 @@ bench: build torch
 	@build/bin/salus_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 	@bench/torch
 	@bench/evaluate
+	@bench/shapes/run
 	@bench/predict
 	@bench/forecast
 	@bench/metrics

@@ -1,8 +1,15 @@
 // Predicts which blocks will be dead at the boundary, from what became of the same allocation in earlier iterations.
 //
-// Two allocations are the same if kind of iteration, ordinal in it, size and stream agree. An ordinary training loop repeats
-// its allocations exactly from the second iteration on (the first also makes the blocks that stay). Where it does not,
-// nothing is known. If in doubt, a block is private.
+// Two allocations are the same if the kind of iteration, the size, the stream, and the number among those of that size in
+// the iteration agree. An ordinary training loop repeats its allocations exactly from the second iteration on (the first
+// also makes the blocks that stay). Where sizes vary from iteration to iteration, what has a fixed size, gradients above
+// all, is still recognised.
+//
+// Note [Allocations not seen before]
+// Once a kind of iteration is known, an allocation that is not is expected to die, as most do; if it survives, it is moved
+// out of the lane at the boundary, and its record says so from then on. Two exceptions: where blocks of about that size and
+// at that place in the iteration have survived twice (outputs that the program keeps, a cache that grows with each call),
+// and blocks much larger than any that has died (something that is loaded, or made to stay).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +25,7 @@ public:
 
     struct Allocation {
         Ticket ticket;
-        bool dies;  ///< it has died before the boundary often enough
+        bool dies;  ///< before the boundary
     };
 
     /// `kind` of the iteration: training and evaluation alternate, and allocate differently.
@@ -33,7 +40,7 @@ public:
 
 private:
     struct Key {
-        std::uint64_t ordinal;
+        std::uint64_t number;  ///< among those of this size
         std::uint64_t size;
         std::uint64_t stream;
         std::uint64_t kind;
@@ -42,18 +49,36 @@ private:
     struct KeyHash {
         std::size_t operator()(const Key& key) const;
     };
+    template <typename Value>
+    using Map = std::unordered_map<Key, Value, KeyHash>;
+
     /// Each time the block survives, it needs twice as many deaths in a row before we expect it to die again.
     struct Record {
         std::uint8_t deaths = 0;  ///< in a row
         std::uint8_t needed = 1;
     };
+    /// What became of blocks of about one size at one place.
+    struct Doubt {
+        std::uint8_t survivals = 0;  ///< 2 at most
+        std::uint8_t deaths = 0;     ///< in a row
+    };
+    struct Kind {
+        unsigned iterations = 0;
+        std::uint64_t largest_death = 0;
+    };
     struct Live {
         Key key;
+        Key about;  ///< the same with the ordinal in the iteration, and the size's order of magnitude
         bool dead;
     };
 
-    std::unordered_map<Key, Record, KeyHash> learned_;
-    std::vector<Live> live_;  ///< of this iteration, by ticket
+    bool is_expected_to_die(const Key& key, const Key& about) const;
+
+    Map<Record> learned_;
+    Map<Doubt> doubts_;
+    std::unordered_map<std::uint64_t, Kind> kinds_;
+    Map<std::uint32_t> count_of_size_;  ///< in this iteration
+    std::vector<Live> live_;            ///< of this iteration, by ticket
 };
 
 }  // namespace salus::client

@@ -70,14 +70,47 @@ TEST(Predictor, KindsOfIterationsAreLearnedApart) {
     EXPECT_EQ(iterate(predictor, {10}, {}, 0, 2), Dies{false});
 }
 
-TEST(Predictor, AnotherOrdinalSizeOrStreamIsAnotherAllocation) {
+TEST(Predictor, AnotherSizeOrStreamIsAnotherAllocation) {
     Predictor predictor;
     iterate(predictor, {10, 20, 30});
-    EXPECT_EQ(iterate(predictor, {5, 10, 20, 30}), (Dies{false, false, false, false}));  // one more in front: all shifted
     EXPECT_EQ(iterate(predictor, {10, 21, 30}), (Dies{true, false, true}));
-    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{false, false, false}));
-    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1), (Dies{true, true, true}));
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1, /*kind=*/1), (Dies{false, false, false}));
+    EXPECT_EQ(iterate(predictor, {10, 20, 30}, {}, /*stream=*/1, /*kind=*/1), (Dies{true, true, true}));
     EXPECT_EQ(iterate(predictor, {10, 20, 30}), (Dies{true, true, true}));  // still known
+}
+
+TEST(Predictor, OthersInFrontDoNotMakeItAnother) {
+    Predictor predictor;
+    iterate(predictor, {10, 20, 20, 30}, {2});
+    EXPECT_EQ(iterate(predictor, {5, 10, 6, 20, 20, 30}, {4}), (Dies{false, true, false, true, false, true}));
+}
+
+// See Note [Allocations not seen before].
+TEST(Predictor, OfAKnownKindNewSizesAreExpectedToDie) {
+    Predictor predictor;
+    iterate(predictor, {100, 200, 50}, {2});
+    iterate(predictor, {110, 210, 50}, {2});
+    for (std::uint64_t length = 120; length < 190; length += 10) {
+        EXPECT_EQ(iterate(predictor, {length, length + 100, 50}, {2}), (Dies{true, true, false})) << length;
+    }
+    EXPECT_EQ(iterate(predictor, {100, 101}, {}, 0, /*kind=*/1), (Dies{false, false})) << "another kind";
+}
+
+TEST(Predictor, WhatIsKeptInEachIterationIsNotMovedForEver) {
+    Predictor predictor;
+    iterate(predictor, {1000, 600}, {1});
+    iterate(predictor, {1001, 601}, {1});
+    int moved = 0;
+    for (std::uint64_t i = 2; i < 50; ++i) moved += iterate(predictor, {1000 + i, 600 + i}, {1})[1] ? 1 : 0;
+    EXPECT_EQ(moved, 0) << "it survived twice while the kind was learned";
+    for (std::uint64_t i = 50; i < 100; ++i) iterate(predictor, {1000 + i, 600 + i});
+    EXPECT_EQ(iterate(predictor, {2000, 700}), (Dies{true, true})) << "it has died often since";
+}
+
+TEST(Predictor, WhatIsFarLargerThanAllThatDiedIsNotExpectedTo) {
+    Predictor predictor;
+    for (int i = 0; i < 3; ++i) iterate(predictor, {100, 200});
+    EXPECT_EQ(iterate(predictor, {399, 100, 402}), (Dies{true, true, false}));
 }
 
 TEST(Predictor, OfOneSequenceTheOrdinalsAreTheTickets) {
@@ -103,7 +136,7 @@ TEST(Predictor, AnIterationWithoutAllocationsTeachesNothing) {
 }
 
 // Records of sizes that never come again must not stay forever. We see that they were dropped because an unrelated record is
-// gone, too, and can be learned anew.
+// gone, too.
 TEST(Predictor, WhatItRemembersIsBounded) {
     Predictor predictor;
     for (int i = 0; i < 10; ++i) iterate(predictor, {10}, {0});  // survives so often that it is not trusted for long
@@ -113,7 +146,6 @@ TEST(Predictor, WhatItRemembersIsBounded) {
         while (sizes.size() < 10'000) sizes.push_back(size++);
         iterate(predictor, sizes);
     }
-    EXPECT_EQ(iterate(predictor, {10}), Dies{false});
     EXPECT_EQ(iterate(predictor, {10}), Dies{true});
 }
 
