@@ -164,6 +164,11 @@ void write_devices(Page& page, const Status& status) {
     for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
         page.sample(labels, needed_on(device, status) - lanes_of(device));
     });
+    page.family("salus_device_busy_ratio", "gauge",
+                "The part of the last second in which the GPU worked; of other devices, that jobs were inside iterations.");
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        if (device.busy_share) page.sample(labels, *device.busy_share);
+    });
     page.family("salus_device_gates_closed_ratio", "gauge", "The part of the last second in which gates were closed.");
     for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
         page.sample(labels, device.gates_closed_share);
@@ -173,10 +178,17 @@ void write_devices(Page& page, const Status& status) {
         page.sample(labels, device.lost.empty() ? 0 : 1);
     });
 
-    Bytes paged;
-    for (const JobStatus& row : status.jobs) paged += row.activity ? row.activity->paged_out : Bytes{};
+    Bytes pinned, memory, paged;
+    for (const JobStatus& row : status.jobs) {
+        if (!row.activity) continue;
+        pinned += row.activity->paged_pinned;
+        memory += row.activity->paged_memory;
+        paged += row.activity->paged_out;
+    }
     page.family("salus_host_pool_bytes", "gauge", "Memory of jobs that is paged out to the host.");
-    page.sample("tier=\"file\",kind=\"used\"", paged);
+    page.sample("tier=\"pinned\",kind=\"used\"", pinned);
+    page.sample("tier=\"memory\",kind=\"used\"", memory);
+    page.sample("tier=\"file\",kind=\"used\"", paged - pinned - memory);
 }
 
 void write_times(Page& page, const Status& status) {
