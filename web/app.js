@@ -130,7 +130,7 @@ function newcomer(device) {
 const isOn = (device, job) => overview.devices.length < 2 || job.gpu === device.number;
 
 const blocks = [];  // of the devices
-const BUSY_KEPT = 120;  // a minute
+const BUSY_KEPT = 120;  // a minute or more
 function makeBlock() {
   const made = {title: element('span'), busy: element('canvas', {className: 'busy'}), busyText: element('span'), note: element('span', {className: 'note'}),
     bar: element('div', {className: 'memory'}), legend: element('ul', {className: 'legend'}), shares: []};
@@ -157,7 +157,7 @@ function showDevice(block, device) {
   block.busyText.classList.toggle('bad', device.lost !== '');
   block.busyText.title = overview.service.device === 'host' ? 'the time that jobs were inside iterations, as a share of the last second' :
     'the share of the last second in which the GPU worked, as its driver says';
-  block.busy.setAttribute('aria-label', `busy ${shareText(device.busy_share)}, over the last minute`);
+  block.busy.setAttribute('aria-label', `busy ${shareText(device.busy_share)}, and how busy it was before`);
   if (!$('overview').hidden && known) drawBusy(block.busy, block.shares, BUSY_KEPT);
   showMemory(block, device);
 }
@@ -639,5 +639,5 @@ examine();
 setInterval(showPast, 2000);
 setInterval(() => { if ($('usage-part').open) showUsage(); }, 30_000);
 setInterval(() => { if ($('forecast-part').open) showForecast(); }, 3000);
-// The server tells twice a second; in between the picture moves on, unless the reader wants it still.
+// The server tells every half second to two seconds; in between the picture moves on, unless the reader wants it still.
 if (!matchMedia('(prefers-reduced-motion: reduce)').matches) setInterval(() => { if (!document.hidden) showTimeline(); }, 125);
