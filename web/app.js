@@ -487,12 +487,13 @@ async function showForecast() {
   const cell = (tag, text, number) => element(tag, {textContent: text, className: number ? 'number' : ''});
   $('forecast').tHead.rows[0].replaceChildren(cell('th', 'job', true), cell('th', 'name'), cell('th', 'length'),
     ...policies.map((policy) => cell('th', policy === parts[0].policy ? `${policy} (now)` : policy, true)));
-  const row = (job, name, length, left) => element('tr', {}, cell('td', job, true), cell('td', name), cell('td', length),
-    ...policies.map((policy) => cell('td', timeText(left[policy]), true)));
+  const row = (job, name, length, left, none) => element('tr', {}, cell('td', job, true), cell('td', name), cell('td', length),
+    ...policies.map((policy) => cell('td', timeText(left[policy]) || none, true)));
+  const noEnd = (length) => (['stated', 'history'].includes(length) ? 'not while others run' : '');
   $('forecast').tBodies[0].replaceChildren(...parts.flatMap((part, i) => {
     const means = Object.fromEntries(part.policies.map((one) => [one.policy, one.mean_left_s]));
-    return [row('', parts.length > 1 ? `gpu ${overview.devices[i]?.number ?? i}: mean` : 'mean', '', means),
-      ...part.jobs.map((job) => row(job.job, job.name, LENGTHS[job.length] || job.length, job.left_s))];
+    return [row('', parts.length > 1 ? `gpu ${overview.devices[i]?.number ?? i}: mean` : 'mean', '', means, ''),
+      ...part.jobs.map((job) => row(job.job, job.name, LENGTHS[job.length] || job.length, job.left_s, noEnd(job.length)))];
   }));
 }
 
