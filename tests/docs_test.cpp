@@ -79,6 +79,7 @@ TEST(Docs, EveryKeyOfAJobIsExplainedAndNoOther) {
     activity.length.emplace();
     activity.left.emplace();
     activity.company.emplace();
+    activity.iteration_memory.most = {Bytes{1}};
     const nlohmann::json row = to_json(job);
     for (const auto& [key, value] : row.items()) EXPECT_NE(text.find(fmt::format("`{}`", key)), std::string::npos) << key;
     std::istringstream table(text.substr(text.find("| keys of a job |")));

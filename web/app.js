@@ -113,7 +113,8 @@ function actionButtons(number) {
 // -------------------------------------------------------------------------------------------------------------- parts
 
 function showService(service) {
-  const parts = [`salusd ${service.version}`, service.gpu ? `${service.device} ${service.gpu}` : service.device, `policy ${service.policy}`,
+  const count = overview.devices.length, device = service.gpu ? `${service.device} ${service.gpu}` : service.device;
+  const parts = [`salusd ${service.version}`, count > 1 ? `${count} devices` : device, `policy ${service.policy}`,
     `up ${timeText(service.uptime_s)}`];
   if (service.mps) parts.push('MPS');
   if (overview.read_only) parts.push('read-only');
@@ -121,22 +122,67 @@ function showService(service) {
 }
 
 // The first iterations of a job are lent what is free.
-function newcomer() {
-  const job = overview.jobs.find((one) => one.state === 'running' && one.lane === null);
+function newcomer(device) {
+  const job = overview.jobs.find((one) => one.state === 'running' && one.lane === null && isOn(device, one));
   return job ? `, lent to the first iterations of ${nameOf(job.job)}` : '';
 }
 
-function showMemory(memory) {
+const isOn = (device, job) => overview.devices.length < 2 || job.gpu === device.number;
+
+const blocks = [];  // of the devices
+const BUSY_KEPT = 120;  // a minute or more
+function makeBlock() {
+  const made = {title: element('span'), busy: element('canvas', {className: 'busy'}), busyText: element('span'), note: element('span', {className: 'note'}),
+    bar: element('div', {className: 'memory'}), legend: element('ul', {className: 'legend'}), shares: []};
+  made.busy.setAttribute('role', 'img');
+  made.bar.setAttribute('role', 'img');
+  made.all = element('div', {className: 'device'}, element('p', {className: 'device-title'}, made.title, made.busy, made.busyText, made.note), made.bar, made.legend);
+  return made;
+}
+
+function showDevices() {
+  while (blocks.length < overview.devices.length) {
+    blocks.push(makeBlock());
+    $('devices').append(blocks.at(-1).all);
+  }
+  while (blocks.length > overview.devices.length) blocks.pop().all.remove();
+  for (const [i, device] of overview.devices.entries()) showDevice(blocks[i], device);
+}
+
+function showDevice(block, device) {
+  setText(block.title, overview.devices.length > 1 ? `gpu ${device.number} ${device.label}` : '');
+  const known = device.busy_share !== null;
+  block.busy.hidden = !known;
+  setText(block.busyText, device.lost ? 'lost' : known ? `busy ${shareText(device.busy_share)}` : '');
+  block.busyText.classList.toggle('bad', device.lost !== '');
+  block.busyText.title = overview.service.device === 'host' ? 'the time that jobs were inside iterations, as a share of the last second' :
+    'the share of the last second in which the GPU worked, as its driver says';
+  block.busy.setAttribute('aria-label', `busy ${shareText(device.busy_share)}, and how busy it was before`);
+  if (!$('overview').hidden && known) drawBusy(block.busy, block.shares, BUSY_KEPT);
+  showMemory(block, device);
+}
+
+// Also while a job's page is shown.
+function noteBusy() {
+  for (const [i, device] of overview.devices.entries()) {
+    if (!blocks[i] || device.busy_share === null) continue;
+    blocks[i].shares.push(device.busy_share);
+    if (blocks[i].shares.length > BUSY_KEPT) blocks[i].shares.shift();
+  }
+}
+
+function showMemory(block, device) {
+  const memory = device.memory;
   const wanted = memory.reserved + memory.saved, most = 1.5 * memory.capacity;  // more of the ghost would leave too little for the rest
   const total = Math.max(memory.capacity, Math.min(wanted, most), 1);
   const parts = [
     ...memory.jobs.map(({job, bytes}) => ({colour: colourOf(job), kind: '', bytes, text: `${nameOf(job)}: P ${bytesText(bytes)}`, name: names.get(job) || String(job)})),
     ...memory.lanes.map(({lane, bytes, holder}) => ({kind: 'lane', bytes, text: `lane ${lane}: ${bytesText(bytes)}${holder ? `, held by ${nameOf(holder)}` : ''}`, name: `lane ${lane}`})),
-    {kind: 'other', bytes: memory.other, text: `other: ${bytesText(memory.other)}${newcomer()}`, name: 'other'},
+    {kind: 'other', bytes: memory.other, text: `other: ${bytesText(memory.other)}${newcomer(device)}`, name: 'other'},
     {kind: 'free', bytes: Math.max(memory.capacity - memory.reserved, 0), text: `free: ${bytesText(Math.max(memory.capacity - memory.reserved, 0))}`, name: 'free'}];
   const shown = parts.filter((part) => part.bytes > 0);
   const key = JSON.stringify([shown, memory.saved, total]);
-  const bar = $('memory');
+  const bar = block.bar;
   if (bar.dataset.key === key) return;
   bar.dataset.key = key;
   bar.replaceChildren(...shown.map((part) => {
@@ -154,7 +200,7 @@ function showMemory(memory) {
     capacity.style.left = `${100 * memory.capacity / total}%`;
     bar.append(ghost, ...(total > memory.capacity ? [capacity] : []));
   }
-  setText($('memory-sum'), `${bytesText(memory.reserved)} of ${bytesText(memory.capacity)} reserved` +
+  setText(block.note, `${bytesText(memory.reserved)} of ${bytesText(memory.capacity)} reserved` +
     (memory.saved > 0 ? `; without lanes ${bytesText(memory.reserved + memory.saved)}` : ''));
   bar.setAttribute('aria-label', shown.map((part) => part.text).join('; '));
   const owners = shown.filter((part) => part.kind === ''), rest = shown.filter((part) => part.kind !== '');
@@ -162,22 +208,21 @@ function showMemory(memory) {
   if (owners.length > 8) entries.push(['', '', `and ${owners.length - 8} more jobs`]);
   entries.push(...rest.map((part) => ['', part.kind, part.text]));
   if (memory.saved > 0) entries.push(['', 'ghost', `what lanes save: ${bytesText(memory.saved)}`]);
-  setList($('memory-legend'), entries);
+  setList(block.legend, entries);
 }
 
 function showTimeline() {
   if ($('overview').hidden) return;
   const jobs = [...timeline.draw()].sort((a, b) => a - b);
   setList($('timeline-legend'), jobs.map((job) => [colourOf(job), '', nameOf(job)]));
-  const parts = [];
-  for (const [lane, times] of timeline.timeByLane(timeline.span)) {
+  const parts = timeline.timeByLane(timeline.span).map(({title, times}) => {
     const share = [...times.values()].reduce((sum, ms) => sum + ms, 0) / timeline.span;
-    parts.push([lane, `${lane < 0 ? 'first iterations' : `lane ${lane}`} ${Math.round(100 * Math.min(share, 1))} %`]);
-  }
-  parts.sort((a, b) => a[0] - b[0]);
-  const gates = overview && overview.service ? overview.service.gates_closed_share : 0;
-  if (gates > 0) parts.push([0, `gates closed ${Math.round(100 * gates)} %`]);
-  setText($('busy'), parts.length > 4 ? `${parts.length} lanes in use` : parts.map((part) => part[1]).join(', '));
+    return `${title} ${Math.round(100 * Math.min(share, 1))} %`;
+  });
+  const lanes = parts.length;
+  for (const device of (overview && overview.devices) || [])
+    if (device.gates_closed_share > 0) parts.push(`gates closed ${Math.round(100 * device.gates_closed_share)} %`);
+  setText($('busy'), lanes > 4 ? `${lanes} lanes in use` : parts.join(', '));
 }
 
 // --------------------------------------------------------------------------------------------------------------- jobs
@@ -186,11 +231,13 @@ const COLUMNS = [
   {key: 'job', title: 'job', number: true, text: (job) => job.job},
   {key: 'name', title: 'name'},
   {key: 'user', title: 'user', label: 'user', text: (job) => job.user},
+  {key: 'gpu', title: 'gpu', label: 'gpu', number: true, text: (job) => job.gpu ?? ''},
   {key: 'state', title: 'state'},
   {key: 'actions', title: ''},
   {key: 'class', title: 'class', text: (job) => job.class || ''},
   {key: 'priority', title: 'pri', label: 'priority', number: true, text: (job) => job.priority ?? ''},
   {key: 'rate', title: 'it/s', label: 'it/s', number: true, text: (job) => rateText(job.rate)},
+  {key: 'of_alone', title: 'alone', label: 'of its speed alone', number: true, text: (job) => shareText(job.of_alone)},
   {key: 'share', title: 'share', label: 'share'},
   {key: 'progress', title: 'iterations', label: 'iterations', number: true, text: (job) => job.iterations || ''},
   {key: 'left_s', title: 'left', label: 'left', number: true, text: (job) => timeText(job.left_s)},
@@ -275,7 +322,7 @@ function showJobs() {
 
 // Columns that say the same of every job, as in `salus ps`.
 function hideWhatIsTheSame() {
-  const jobs = overview.jobs, same = {user: jobs.every((job) => job.mine), class: jobs.every((job) => (job.class || 'batch') === 'batch'),
+  const jobs = overview.jobs, same = {gpu: overview.devices.length < 2, user: jobs.every((job) => job.mine), class: jobs.every((job) => (job.class || 'batch') === 'batch'),
     priority: jobs.every((job) => (job.priority || 0) === 0), left_s: jobs.every((job) => (job.left_s ?? null) === null)};
   for (const [i, column] of COLUMNS.entries()) {
     if (!(column.key in same)) continue;
@@ -330,9 +377,9 @@ function bars(place, entries) {
 }
 
 function showLane(number) {
-  const lanes = [...timeline.timeByLane(60_000)].filter(([, times]) => times.has(number));
+  const lanes = timeline.timeByLane(60_000).filter(({times}) => times.has(number));
   const times = new Map();
-  for (const [, inLane] of lanes) for (const [job, ms] of inLane) times.set(job, (times.get(job) || 0) + ms);
+  for (const lane of lanes) for (const [job, ms] of lane.times) times.set(job, (times.get(job) || 0) + ms);
   const sum = [...times.values()].reduce((all, ms) => all + ms, 0);
   const sorted = [...times].sort((a, b) => b[1] - a[1]).slice(0, 12);
   bars($('job-lane'), sorted.map(([job, ms]) => ({name: nameOf(job), value: ms, text: shareText(ms / sum), colour: colourOf(job)})));
@@ -345,8 +392,8 @@ function showFacts(number) {
   setText($('job-why'), job ? `${job.state}${job.why ? `: ${job.why}` : ''}` : ended ? `ended with status ${ended.status ?? 'not known'}` : 'There is no such job (any more).');
   updateActions($('job-actions'), job || {may_change: false});
   if (!any) return $('job-facts').replaceChildren();
-  const facts = {user: any.user, command: any.command, class: any.class, priority: any.priority, weight: any.weight, lane: any.lane,
-    iterations: any.iterations, 'it/s': rateText(any.rate), share: shareText(any.share), 'fair share': shareText(any.fair),
+  const facts = {user: any.user, command: any.command, class: any.class, gpu: overview && overview.devices && overview.devices.length > 1 ? any.gpu : undefined, priority: any.priority, weight: any.weight, lane: any.lane,
+    iterations: any.iterations, 'it/s': rateText(any.rate), 'of its speed alone': shareText(any.of_alone), share: shareText(any.share), 'fair share': shareText(any.fair),
     'time left': timeText(any.left_s), running: timeText(any.elapsed_s), waited: timeText(any.waited_s), 'device time': timeText(any.device_s)};
   const known = Object.entries(facts).filter(([, value]) => value !== undefined && value !== null && value !== '');
   if ($('job-facts').dataset.key === JSON.stringify(known)) return;
@@ -357,6 +404,19 @@ function showFacts(number) {
 
 const REASONS = {turn: 'its turn', memory: 'memory', reservation: 'room kept for another', profiling: 'others\' first iterations', paging: 'paging',
   mapping: 'its lane to be mapped', 'stopped-holder': 'a holder that is stopped', order: 'the policy\'s order'};
+
+// What is in use all the time stands below what comes and goes.
+function showIteration(memory, colour) {
+  $('job-iteration-part').hidden = memory === undefined;
+  if (memory === undefined) return;
+  const most = memory.most_bytes, count = most.length, least = memory.least_bytes, length = memory.step_ms * count;
+  const lengthText = length < 1000 ? `${length.toPrecision(3)} ms` : timeText(length / 1000);
+  // Each step is as wide as it lasts.
+  const samples = most.flatMap((bytes, i) => [[count - i, least, bytes - least], [count - i - 1, least, bytes - least]]);
+  setText($('job-iteration-note'), lengthText);
+  drawAreas($('job-iteration'), samples, [colour, themeColour('--lane')], bytesText, {span: count, from: '0', to: lengthText});
+  $('job-iteration').setAttribute('aria-label', `memory in use over one iteration, from ${bytesText(least)} to ${bytesText(Math.max(...most))}`);
+}
 
 async function showPast() {
   const number = opened;
@@ -372,6 +432,7 @@ async function showPast() {
   drawAreas($('job-memory'), past.samples.map((sample) => [sample[0], sample[3], sample[4]]), [colour, themeColour('--lane')], bytesText);
   $('job-rate').setAttribute('aria-label', `rate over time, now ${rateText((past.samples.at(-1) || [])[1])}`);
   $('job-memory').setAttribute('aria-label', `memory over time, now ${bytesText((past.samples.at(-1) || [0, 0, 0, 0, 0])[3])} of P`);
+  showIteration(past.iteration_memory, colour);
   bars($('job-waited'), Object.entries(past.waited_s).sort((a, b) => b[1] - a[1])
     .map(([reason, seconds]) => ({name: REASONS[reason] || reason, value: seconds, text: timeText(seconds)})));
   fillTable($('job-clients').tBodies[0], past.clients.map((client) => [client.pid || '', client.state,
@@ -422,21 +483,25 @@ async function showForecast() {
   const forecast = await answer.json();
   setText($('forecast-note'), forecast.why || '');
   if (answer.status !== 200) return;
-  const policies = forecast.policies.map((row) => row.policy);
+  const parts = forecast.devices || [forecast], policies = parts[0].policies.map((row) => row.policy);
   const cell = (tag, text, number) => element(tag, {textContent: text, className: number ? 'number' : ''});
   $('forecast').tHead.rows[0].replaceChildren(cell('th', 'job', true), cell('th', 'name'), cell('th', 'length'),
-    ...policies.map((policy) => cell('th', policy === forecast.policy ? `${policy} (now)` : policy, true)));
-  const row = (job, name, length, left) => element('tr', {}, cell('td', job, true), cell('td', name), cell('td', length),
-    ...policies.map((policy) => cell('td', timeText(left[policy]), true)));
-  const means = Object.fromEntries(forecast.policies.map((one) => [one.policy, one.mean_left_s]));
-  $('forecast').tBodies[0].replaceChildren(row('', 'mean', '', means),
-    ...forecast.jobs.map((job) => row(job.job, job.name, LENGTHS[job.length] || job.length, job.left_s)));
+    ...policies.map((policy) => cell('th', policy === parts[0].policy ? `${policy} (now)` : policy, true)));
+  const row = (job, name, length, left, none) => element('tr', {}, cell('td', job, true), cell('td', name), cell('td', length),
+    ...policies.map((policy) => cell('td', timeText(left[policy]) || none, true)));
+  const noEnd = (length) => (['stated', 'history'].includes(length) ? 'not while others run' : '');
+  $('forecast').tBodies[0].replaceChildren(...parts.flatMap((part, i) => {
+    const means = Object.fromEntries(part.policies.map((one) => [one.policy, one.mean_left_s]));
+    return [row('', parts.length > 1 ? `gpu ${overview.devices[i]?.number ?? i}: mean` : 'mean', '', means, ''),
+      ...part.jobs.map((job) => row(job.job, job.name, LENGTHS[job.length] || job.length, job.left_s, noEnd(job.length)))];
+  }));
 }
 
 function troubles() {
   const service = overview.service, found = [];
   const unshared = overview.jobs.filter((job) => job.state === 'unshared' || job.state === 'unseen');
   if (unshared.length > 0) found.push(['jobs without sharing', unshared.map((job) => nameOf(job.job)).join(', ')]);
+  for (const device of overview.devices) if (device.lost) found.push([`gpu ${device.number} is lost`, device.lost]);
   const lost = overview.jobs.filter((job) => job.state === 'lost');
   if (lost.length > 0) found.push(['jobs whose GPU is lost', lost.map((job) => nameOf(job.job)).join(', ')]);
   if (service.restarts > 0) found.push(['restarts of the service', `${service.restarts} since this page's server started`]);
@@ -474,10 +539,11 @@ function show() {
   if (overview.problem) return;
   for (const job of [...overview.ended, ...overview.jobs]) names.set(job.job, job.name);
   showService(overview.service);
+  timeline.devices = overview.devices;
   $('forecast-part').hidden = !overview.forecast;
   showHealth();
   if (opened !== 0) return showFacts(opened);
-  showMemory(overview.memory);
+  showDevices();
   showJobs();
   showEnded();
 }
@@ -491,6 +557,7 @@ function listen() {
   source.addEventListener('overview', (event) => {
     overview = JSON.parse(event.data);
     link('live', 'live');
+    if (overview.devices) noteBusy();
     show();
   });
   source.addEventListener('turns', (event) => {
@@ -573,5 +640,5 @@ examine();
 setInterval(showPast, 2000);
 setInterval(() => { if ($('usage-part').open) showUsage(); }, 30_000);
 setInterval(() => { if ($('forecast-part').open) showForecast(); }, 3000);
-// The server tells twice a second; in between the picture moves on, unless the reader wants it still.
+// The server tells every half second to two seconds; in between the picture moves on, unless the reader wants it still.
 if (!matchMedia('(prefers-reduced-motion: reduce)').matches) setInterval(() => { if (!document.hidden) showTimeline(); }, 125);

@@ -31,17 +31,25 @@ class Timeline {
     this.shift = 0;  // the server's clock less ours, in ms
     this.span = 10_000;
     this.rows = [];
+    this.devices = [];
   }
 
   now() { return performance.now() + this.shift; }
 
-  take(news) {
+  // News of each device, in the order of the overview.
+  take(all) {
+    for (const [device, news] of all.devices.entries()) this.takeOf(device, news);
+    for (const kind of Object.values(this.kinds))
+      for (const part of ['ended', 'open']) kind[part] = kind[part].filter((span) => span.device < all.devices.length);
+  }
+
+  takeOf(device, news) {
     this.shift = news.now - performance.now();
     for (const [name, kind] of Object.entries(this.kinds)) {
-      const spans = news[name].map(([lane, job, start, end]) => ({lane, job, start, end}));
-      if (news.all) kind.ended = [];
+      const spans = news[name].map(([lane, job, start, end]) => ({device, lane, job, start, end}));
+      if (news.all) kind.ended = kind.ended.filter((span) => span.device !== device);
       kind.ended.push(...spans.filter((span) => span.end !== null));
-      kind.open = spans.filter((span) => span.end === null);
+      kind.open = [...kind.open.filter((span) => span.device !== device), ...spans.filter((span) => span.end === null)];
       const oldest = news.now - 61_000;
       if (kind.ended.length > 0 && kind.ended[0].end < oldest) kind.ended = kind.ended.filter((span) => span.end >= oldest);
     }
@@ -55,20 +63,27 @@ class Timeline {
     return found;
   }
 
-  // For each lane the ms that each job ran in it.
+  titleOf({device, lane}) {
+    const place = this.devices.length > 1 ? `gpu ${this.devices[device]?.number ?? '?'} ` : '';
+    return place + (lane < 0 ? 'first iterations' : `lane ${lane}`);
+  }
+
+  // The lanes in which jobs ran, in order, each with the ms of each job.
   timeByLane(span) {
     const lanes = new Map();
-    for (const {lane, job, start, end} of this.shown('turns', span)) {
-      if (!lanes.has(lane)) lanes.set(lane, new Map());
-      lanes.get(lane).set(job, (lanes.get(lane).get(job) || 0) + end - start);
+    for (const {device, lane, job, start, end} of this.shown('turns', span)) {
+      const key = 1e6 * device + lane;
+      if (!lanes.has(key)) lanes.set(key, {device, lane, title: this.titleOf({device, lane}), times: new Map()});
+      const {times} = lanes.get(key);
+      times.set(job, (times.get(job) || 0) + end - start);
     }
-    return lanes;
+    return [...lanes].sort((a, b) => a[0] - b[0]).map((entry) => entry[1]);
   }
 
   draw() {
     const turns = this.shown('turns', this.span), requests = this.shown('requests', this.span), gates = this.shown('gates', this.span);
-    const lanes = [...new Set(turns.map((turn) => turn.lane))].sort((a, b) => a - b).slice(-24);
-    this.rows = lanes.map((lane) => ({title: lane < 0 ? 'first iterations' : `lane ${lane}`, spans: turns.filter((turn) => turn.lane === lane)}));
+    this.rows = this.timeByLane(this.span).slice(-24).map(({device, lane, title}) =>
+      ({title, spans: turns.filter((turn) => turn.device === device && turn.lane === lane)}));
     if (requests.length > 0) this.rows.push({title: 'requests', spans: requests, thin: true});
     if (gates.length > 0) this.rows.push({title: 'gates closed', spans: gates, thin: true, gates: true});
     if (this.rows.length === 0) this.rows.push({title: '', spans: []});
@@ -80,7 +95,7 @@ class Timeline {
       top += row.thin ? 14 : room;
     }
     const {pen, width} = prepared(this.canvas, top + 18);
-    this.left = width < 500 ? 64 : 96;
+    this.left = (width < 500 ? 64 : 96) + (this.devices.length > 1 ? 32 : 0);
     this.drawAxis(pen, width, top);
     for (const row of this.rows) this.drawRow(pen, row, width);
     return new Set([...turns, ...requests].map((one) => one.job));
@@ -131,11 +146,22 @@ class Timeline {
   }
 }
 
-// Stacked areas over time: `samples` are [seconds ago, number, number …].
-function drawAreas(canvas, samples, colours, format) {
+// How busy a device was: shares from 0 to 1, the last one now.
+function drawBusy(canvas, shares, most) {
+  const {pen, width, height} = prepared(canvas);
+  pen.fillStyle = themeColour('--free');
+  pen.fillRect(0, 0, width, height);
+  pen.fillStyle = themeColour('--accent');
+  const step = width / most;
+  shares.forEach((share, i) => pen.fillRect(width - (shares.length - i) * step, height * (1 - share), step + 0.3, height * share));
+}
+
+// Stacked areas over time: `samples` are [seconds ago, number, number …]. `span`: the seconds shown, if not those of the samples,
+// and what stands at the ends of the axis.
+function drawAreas(canvas, samples, colours, format, {span, from, to} = {}) {
   const {pen, width, height} = prepared(canvas);
   const left = 58, bottom = height - 16;
-  const longest = Math.max(30, ...samples.map((sample) => sample[0]));
+  const longest = span || Math.max(30, ...samples.map((sample) => sample[0]));
   const highest = Math.max(1e-9, ...samples.map((sample) => sample.slice(1).reduce((sum, part) => sum + part, 0))) * 1.1;
   const x = (ago) => left + (width - left) * (1 - ago / longest), y = (value) => bottom - (bottom - 4) * value / highest;
   colours.forEach((colour, part) => {
@@ -152,9 +178,9 @@ function drawAreas(canvas, samples, colours, format) {
   pen.textAlign = 'right';
   pen.fillText(format(highest / 1.1), left - 6, 14);
   pen.fillText('0', left - 6, bottom);
-  pen.fillText('now', width, height - 3);
+  pen.fillText(to || 'now', width, height - 3);
   pen.textAlign = 'left';
-  pen.fillText(`−${Math.round(longest)} s`, left, height - 3);
+  pen.fillText(from || `−${Math.round(longest)} s`, left, height - 3);
   pen.strokeStyle = themeColour('--line');
   pen.strokeRect(left, 4, width - left - 0.5, bottom - 4);
 }

@@ -103,8 +103,6 @@ void LiveTurns::look_at(const Status& status, Instant now) {
     }
 }
 
-void LiveTurns::forget() { *this = {}; }
-
 /// The reader was slower than the trace: nobody knows what ran in between.
 void LiveTurns::gap(Instant last) {
     for (auto& [id, client] : present_) {

@@ -38,8 +38,6 @@ public:
     /// What the status says of the clients, for what happened before the lines that are read. Call it before read(), with a
     /// status that is older than the trace.
     void look_at(const Status& status, Instant now);
-    /// Another service: its clients and times have nothing to do with those before.
-    void forget();
 
     /// What has ended since the last call, and what has not ended yet. Milliseconds since `epoch`.
     nlohmann::json news(Instant epoch, Instant now);

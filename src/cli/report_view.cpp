@@ -1,6 +1,8 @@
 #include "cli/report_view.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -49,6 +51,19 @@ std::string state_text(const JobReport& report) {
 const JobStatus* ended_row(std::uint32_t job, const Status& status) {
     const auto row = std::ranges::find(status.ended, job, &JobStatus::job);
     return row == status.ended.end() ? nullptr : &*row;
+}
+
+/// "▁▁▄▇█▅▁ 64 MiB to 1.2 GiB in use, in 12.5 ms": from the least to the most.
+std::string curve_text(const IterationMemory& memory) {
+    constexpr std::array<const char*, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const Bytes least = memory.least, most = std::ranges::max(memory.most, {}, &Bytes::count);
+    std::string text;
+    for (const Bytes bytes : memory.most) {
+        const double height = most > least ? std::clamp((bytes - least).mib() / (most - least).mib(), 0.0, 1.0) : 0;
+        text += kBlocks[static_cast<std::size_t>(height * 7.999)];
+    }
+    const double length_ms = memory.step.seconds() * static_cast<double>(memory.most.size()) * 1e3;
+    return fmt::format("{} {} to {} in use, over {:.3g} ms", text, format_bytes(least), format_bytes(most), length_ms);
 }
 
 std::string waits_text(const JobReport& report) {
@@ -134,6 +149,7 @@ JobReport report_of(std::uint32_t job, const Status& status, const sim::Recorded
         report.state = row.state;
         if (!row.activity) continue;
         report.length = row.activity->length;
+        report.iteration_memory = row.activity->iteration_memory;
         iterations += row.activity->iterations;  // the engine, and so the trace, hears of them late
     }
     report.iterations = std::max(report.iterations, iterations);
@@ -164,11 +180,13 @@ std::string format_report(const JobReport& r) {
                     percent(std::min(r.device.seconds() / r.wall.seconds(), 1.0)), r.turns, time_text(r.waited())));
     add("waits", waits_text(r));
     add("memory", fmt::format("P {}, T {}", format_bytes(r.persistent), format_bytes(r.ephemeral)));
-    const double saved = r.memory_time_alone_gib_s - r.memory_time_gib_s;
+    if (!r.iteration_memory.most.empty()) add("iteration", curve_text(r.iteration_memory));
     if (r.memory_time_alone_gib_s > 0) {
+        const double saved = 1 - r.memory_time_gib_s / r.memory_time_alone_gib_s;
+        const std::string difference = saved >= 0 ? "saved " + percent(saved) : "took " + percent(-saved) + " more";
         add("memory time",
-            fmt::format("{}; P and T of its own would have taken {}: sharing saved {}", gib_h(r.memory_time_gib_s),
-                        gib_h(r.memory_time_alone_gib_s), percent(std::max(saved, 0.0) / r.memory_time_alone_gib_s)));
+            fmt::format("{}; P and T of its own would have taken {}: sharing {}", gib_h(r.memory_time_gib_s),
+                        gib_h(r.memory_time_alone_gib_s), std::fabs(saved) < 0.005 ? "saved nothing" : difference));
     }
     return out;
 }
@@ -190,6 +208,12 @@ nlohmann::json report_json(const JobReport& r) {
                                {"memory_time_gib_s", r.memory_time_gib_s},
                                {"memory_time_alone_gib_s", r.memory_time_alone_gib_s}};
     for (const auto& [reason, time] : r.waits) document["waits_s"][std::string(name_of(reason))] = time.seconds();
+    if (!r.iteration_memory.most.empty()) {
+        nlohmann::json& curve = document["iteration_memory"];
+        curve["least_bytes"] = r.iteration_memory.least.count;
+        curve["step_ms"] = r.iteration_memory.step.seconds() * 1e3;
+        for (const Bytes bytes : r.iteration_memory.most) curve["most_bytes"].push_back(bytes.count);
+    }
     if (r.exit_status) document["exit_status"] = *r.exit_status;
     if (r.length) document["iterations_total"] = r.length->iterations;
     if (const auto rate = r.iterations_per_s()) document["iterations_per_s"] = *rate;

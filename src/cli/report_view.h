@@ -28,6 +28,7 @@ struct JobReport {
     std::uint64_t iterations = 0;
     std::optional<Activity::Length> length;
     Bytes persistent, ephemeral;         ///< the most
+    IterationMemory iteration_memory;    ///< of one that runs: over one of its last iterations
     double memory_time_gib_s = 0;        ///< P while on the device, T while running
     double memory_time_alone_gib_s = 0;  ///< P and T all the time, as if it had a part of the device of its own
 

@@ -71,6 +71,33 @@ TEST(ReportView, OfAJobThatRunsHasWhatTheServiceKnows) {
     EXPECT_NE(text.find("50.0 s paused or stopped, 25.0 s for its turn"), std::string::npos) << text;
 }
 
+TEST(ReportView, SaysWhetherSharingSavedMemoryOrTookIt) {
+    sim::RecordedRun run = three_clients();
+    const auto text_if = [&](double each) {
+        for (sim::JobResult& result : run.result.jobs) result.memory_time_gib_s = each;
+        return format_report(report_of(3, status_now(), run));  // alone it would have been 600
+    };
+    EXPECT_NE(text_if(150).find("sharing saved 50 %\n"), std::string::npos) << text_if(150);
+    EXPECT_NE(text_if(330).find("sharing took 10 % more\n"), std::string::npos) << text_if(330);
+    EXPECT_NE(text_if(300.1).find("sharing saved nothing\n"), std::string::npos) << text_if(300.1);
+}
+
+TEST(ReportView, ShowsTheMemoryOverAnIterationOfAJobThatRuns) {
+    Status status = status_now();
+    IterationMemory& memory = status.jobs[0].activity->iteration_memory;
+    EXPECT_EQ(format_report(report_of(4, status, three_clients())).find("\niteration "), std::string::npos);
+    memory.least = mebibytes(64);
+    memory.step = milliseconds(4);
+    memory.most = {mebibytes(64), mebibytes(1024), mebibytes(544), mebibytes(64)};
+    const JobReport report = report_of(4, status, three_clients());
+    EXPECT_NE(format_report(report).find("\niteration   ▁█▄▁ 64.0 MiB to 1.0 GiB in use, over 16 ms\n"), std::string::npos)
+        << format_report(report);
+    EXPECT_EQ(report_json(report)["iteration_memory"].dump(),
+              R"({"least_bytes":67108864,"most_bytes":[67108864,1073741824,570425344,67108864],"step_ms":4.0})");
+    memory.most = {mebibytes(64), mebibytes(64)};
+    EXPECT_NE(format_report(report_of(4, status, three_clients())).find("▁▁ 64.0 MiB to 64.0 MiB"), std::string::npos);
+}
+
 TEST(ReportView, IsThisJson) {
     EXPECT_EQ(
         report_json(report_of(3, status_now(), three_clients())).dump(),

@@ -39,6 +39,10 @@ std::string holder_text(const Status& status, const LaneStatus& lane) {
     return job_text("", 0);
 }
 
+std::string busy_text(const DeviceStatus& device) {
+    return device.busy_share ? fmt::format("{:.0f} % of the last second", 100 * *device.busy_share) : "";
+}
+
 std::string gates_text(const ServiceStatus& service) {
     if (service.statistics.gate_closings == 0) return {};
     return fmt::format("closed {} times for requests, {:.0f} % of the last second (at most {:.0f} %)",
@@ -408,6 +412,7 @@ void add_device(Lines& lines, const Status& status) {
     if (device.held_by_orphans.count > 0)
         lines.add("memory", format_bytes(device.held_by_orphans) + " still held by jobs of an earlier service");
     add_lanes(lines, status);
+    if (const std::string busy = busy_text(device); !busy.empty()) lines.add("busy", busy);
     if (const std::string gates = gates_text(device); !gates.empty()) lines.add("gates", gates);
     lines.add("jobs", std::to_string(status.jobs.size()));
     add_events(lines, device.statistics);

@@ -15,6 +15,8 @@ namespace salus::cli {
 std::string job_text(const std::string& name, std::uint32_t job);
 /// The same for the holder of a lane; empty: nobody.
 std::string holder_text(const Status& status, const LaneStatus& lane);
+/// For how much of the last second the device worked; empty: not known.
+std::string busy_text(const DeviceStatus& device);
 /// How often gates were closed, and for how much of the last second; empty: never.
 std::string gates_text(const ServiceStatus& service);
 

@@ -251,6 +251,13 @@ TEST(FormatStatus, SaysHowLongGatesWereClosedIfTheyEverWere) {
               std::string::npos);
 }
 
+TEST(FormatStatus, SaysHowBusyTheDeviceIsIfThatIsKnown) {
+    Status status = status_of({});
+    EXPECT_EQ(format_status(status).find("busy"), std::string::npos);
+    status.service.busy_share = 0.42;
+    EXPECT_NE(format_status(status).find("busy      42 % of the last second\n"), std::string::npos);
+}
+
 TEST(FormatPs, MarksALengthThatIsFromAnEarlierRun) {
     JobStatus job = resnet();
     job.activity->length->is_past = true;

@@ -62,7 +62,7 @@ Line title_line(const Status& status, const TopOptions& options) {
     return std::move(line).take();
 }
 
-Line use_line(const TopHistory& history, const TopOptions& options) {
+Line use_line(const Status& status, const TopHistory& history, const TopOptions& options) {
     constexpr std::array<const char*, 9> kBlocks = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     constexpr std::array<const char*, 9> kPlainBlocks = {" ", ".", ".", ":", "-", "=", "+", "#", "#"};
     const int width = bar_width(options);
@@ -76,6 +76,10 @@ Line use_line(const TopHistory& history, const TopOptions& options) {
     line.cell("device", kLabelWidth, Align::kLeft, Style::kPlain);
     line.add(bars, Style::kBar);
     line.add(use.empty() ? "   - % in turns" : fmt::format(" {:3.0f} % in turns", 100 * use.back()));
+    // What the driver says; on the host it would be the same again.
+    const ServiceStatus& service = status.service;
+    if (service.devices.size() < 2 && service.device != "host" && service.busy_share)
+        line.add(fmt::format(", GPU busy {:.0f} %", 100 * *service.busy_share));
     return std::move(line).take();
 }
 
@@ -114,6 +118,14 @@ Line memory_line(const Status& status, const std::string& label, const TopOption
         fmt::format(" {:3.0f} %  {} of {}", 100 * share, format_bytes(service.reserved), format_bytes(service.capacity)));
     if (peaks > lanes) line.add(fmt::format(", lanes save {}", format_bytes(peaks - lanes)));
     if (!service.lost.empty()) line.add(", lost", Style::kWarning);
+    return std::move(line).take();
+}
+
+Line turns_line_of(unsigned gpu, const TopHistory& history, const TopOptions& options) {
+    LineWriter line(options);
+    line.cell(fmt::format("turns {}", gpu), kLabelWidth, Align::kLeft, Style::kPlain);
+    add_signs(line, history.turns(static_cast<std::size_t>(bar_width(options)), gpu));
+    line.add(" 10 s");
     return std::move(line).take();
 }
 
@@ -157,13 +169,15 @@ Style style_of_job(std::uint32_t job) {
 
 std::vector<Line> header_lines(const Status& status, const Rates& rates, const TopHistory& history,
                                const TopOptions& options) {
-    std::vector<Line> lines = {title_line(status, options), use_line(history, options)};
+    std::vector<Line> lines = {title_line(status, options), use_line(status, history, options)};
     const std::size_t devices = status.service.devices.size();
     if (devices < 2) lines.push_back(memory_line(status, "memory", options));
     // Each device has its line as long as half of the screen is left for jobs.
     for (std::size_t i = 0; devices > 1 && i < devices && 2 * lines.size() < static_cast<std::size_t>(options.height); ++i)
         lines.push_back(
             memory_line(status_of_device(status, i), fmt::format("gpu {}", status.service.devices[i].number), options));
+    for (std::size_t i = 0; devices > 1 && i < devices && 2 * lines.size() < static_cast<std::size_t>(options.height); ++i)
+        lines.push_back(turns_line_of(status.service.devices[i].number, history, options));
     if (options.height < kHeightForTurns || devices > 1) return lines;
     lines.push_back(turns_line(status.service, rates, history, options));
     lines.push_back(lanes_line(status, options));

@@ -23,10 +23,11 @@ void TopHistory::update(const Status& status) {
     const double now_s = status.service.uptime.seconds();
     if (last_s_ && now_s < *last_s_) *this = {};  // a new service
     if (last_s_ == now_s) return;
-    Stretch stretch{last_s_.value_or(now_s), now_s, {}};
+    Stretch stretch{last_s_.value_or(now_s), now_s, {}, {}, static_cast<double>(devices_of(status.service).size())};
     std::map<std::pair<std::uint32_t, int>, double> busy_s;
     for (const JobStatus& row : status.jobs) {
         if (!row.activity) continue;
+        if (row.gpu_number) stretch.gpu[row.job] = *row.gpu_number;
         const auto key = std::pair(row.job, row.pid);
         busy_s[key] = row.activity->busy.seconds();
         const auto before = busy_s_.find(key);
@@ -44,12 +45,12 @@ std::vector<double> TopHistory::use(std::size_t count) const {
     for (std::size_t i = stretches_.size() - std::min(count, stretches_.size()); i < stretches_.size(); ++i) {
         double busy_s = 0;
         for (const auto& [job, time_s] : stretches_[i].busy_s) busy_s += time_s;
-        shares.push_back(std::min(busy_s / stretches_[i].length_s(), 1.0));
+        shares.push_back(std::min(busy_s / (stretches_[i].length_s() * stretches_[i].devices), 1.0));
     }
     return shares;
 }
 
-std::string TopHistory::turns(std::size_t width) const {
+std::string TopHistory::turns(std::size_t width, std::optional<unsigned> gpu) const {
     std::string signs(width, ' ');
     if (!last_s_) return signs;
     const auto column_of = [&](double at_s) {
@@ -57,12 +58,17 @@ std::string TopHistory::turns(std::size_t width) const {
         return static_cast<std::size_t>(std::lround(share * static_cast<double>(width)));
     };
     for (const Stretch& stretch : stretches_) {
+        const auto counts = [&](std::uint32_t job) {
+            const auto known = stretch.gpu.find(job);
+            return !gpu || (known != stretch.gpu.end() && known->second == *gpu);
+        };
         double busy_s = 0;
-        for (const auto& [job, time_s] : stretch.busy_s) busy_s += time_s;
+        for (const auto& [job, time_s] : stretch.busy_s) busy_s += counts(job) ? time_s : 0;
         // Jobs that run beside each other have more time together than there is.
         const double scale = busy_s > stretch.length_s() ? stretch.length_s() / busy_s : 1;
         double at_s = stretch.from_s;
         for (const auto& [job, time_s] : stretch.busy_s) {
+            if (!counts(job)) continue;
             const std::size_t from = column_of(at_s);
             at_s += time_s * scale;
             std::fill(signs.begin() + static_cast<std::ptrdiff_t>(from),

@@ -21,12 +21,12 @@ class TopHistory {
 public:
     void update(const Status& status);
 
-    /// Share of the time with a turn, by snapshot; the last is the latest. At most `count`.
+    /// Share of the devices' time with a turn, by snapshot; the last is the latest. At most `count`.
     std::vector<double> use(std::size_t count) const;
 
     /// `width` signs for the last ten seconds: each stretch between two snapshots is divided among the jobs by the time that
-    /// they had in their iterations. ' ' is nobody, or not known.
-    std::string turns(std::size_t width) const;
+    /// they had in their iterations. ' ' is nobody, or not known. `gpu`: only of jobs on this device.
+    std::string turns(std::size_t width, std::optional<unsigned> gpu = {}) const;
 
 private:
     /// Between two snapshots.
@@ -34,6 +34,8 @@ private:
         double from_s = 0;
         double to_s = 0;
         std::map<std::uint32_t, double> busy_s;  ///< by job
+        std::map<std::uint32_t, unsigned> gpu;   ///< the jobs' devices, as far as they are known
+        double devices = 1;
 
         double length_s() const { return to_s - from_s; }
     };

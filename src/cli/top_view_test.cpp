@@ -152,6 +152,36 @@ TEST(TopView, ShowsTheDeviceOverTimeAndWhoseTurnsItHad) {
     EXPECT_TRUE(history.use(10).empty()) << "of an earlier service";
 }
 
+TEST(TopView, EachDeviceHasItsMemoryAndItsTurns) {
+    Status status = status_with(2);
+    status.service.devices = {status.service, status.service};
+    for (unsigned i = 0; i < 2; ++i) status.jobs[i].gpu_number = status.service.devices[i].number = i + 3;
+    for (JobStatus& job : status.jobs) job.activity->persistent = gibibytes(1);
+    TopHistory history;
+    history.update(status);
+    status.service.uptime += seconds(10);
+    status.jobs[1].activity->busy += seconds(5);
+    history.update(status);
+    ASSERT_EQ(history.use(1).size(), 1u);
+    EXPECT_NEAR(history.use(1)[0], 0.25, 1e-9) << "half of one of two devices";
+    EXPECT_EQ(history.turns(10, 3), std::string(10, ' '));
+    EXPECT_EQ(history.turns(10, 4), "bbbbb     ");
+    TopOptions options{.unicode = false};
+    const auto lines = text_of(top_lines(status, {}, history, options), options.width);
+    EXPECT_TRUE(lines[2].starts_with("gpu 3   a")) << lines[2];
+    EXPECT_TRUE(lines[3].starts_with("gpu 4   b")) << lines[3];
+    EXPECT_EQ(lines[4], "turns 3                              10 s");
+    EXPECT_EQ(lines[5], "turns 4 bbbbbbbbbbbbbb               10 s");
+}
+
+TEST(TopView, SaysHowBusyAGpuIs) {
+    Status status = status_with(1);
+    status.service.busy_share = 0.5;
+    EXPECT_TRUE(shown_on(status, {})[1].ends_with("% in turns")) << "on the host it would be the same";
+    status.service.device = "cuda";
+    EXPECT_TRUE(shown_on(status, {})[1].ends_with("% in turns, GPU busy 50 %"));
+}
+
 TEST(TopView, JobsHaveSignsThatComeAgain) {
     EXPECT_EQ(sign_of(1), 'a');
     EXPECT_EQ(sign_of(27), 'A');

@@ -31,20 +31,19 @@ const JobStatus& speaker_of(const Rows& rows) {
 
 bool is_on_device(const JobStatus& row) { return row.activity && row.state != JobState::kPagedOut; }
 
-/// Whether a share of the device's time is its: it is neither beside the others, nor kept from running. One that is idle for
+/// Whether a share of its device's time is its: it is neither beside the others, nor kept from running. One that is idle for
 /// a moment counts, or the others' shares would jump.
-bool takes_turns(const JobStatus& row) {
-    if (!row.activity || row.activity->beside) return false;
-    switch (row.state) {
-        case JobState::kRunning:
-        case JobState::kWaiting:
-        case JobState::kIdle:
-        case JobState::kPaging:
-        case JobState::kPagedOut:
-        case JobState::kGrowing: return true;
-        default: return false;
-    }
+bool has_share(const JobStatus& row) { return row.activity && !row.activity->beside && takes_turns(row.state); }
+
+/// In the order of the devices in the status.
+std::vector<Status> by_device(const Status& status) {
+    if (status.service.devices.size() < 2) return {status};
+    std::vector<Status> all;
+    for (std::size_t i = 0; i < status.service.devices.size(); ++i) all.push_back(status_of_device(status, i));
+    return all;
 }
+
+json memory_json(const Status& of_device);
 
 /// Under which its waiting is counted; empty: it does not wait.
 std::string reason_of(const JobStatus& row) {
@@ -148,6 +147,7 @@ json WebModel::job_json(const Rows& rows, double weights) const {
                 {"state", name_of(row.state)},
                 {"why", cells.why},
                 {"clients", rows.size()},
+                {"gpu", or_null(row.gpu_number)},
                 {"elapsed_s", row.elapsed.seconds()},
                 {"command", row.command}};
     if (!row.activity) return job;
@@ -165,7 +165,8 @@ json WebModel::job_json(const Rows& rows, double weights) const {
                 {"iterations", cells.iterations},
                 {"rate", activity.launches > 0 ? json(nullptr) : or_null(rate.iterations_per_s)},
                 {"share", or_null(rate.share)},
-                {"fair", takes_turns(row) && weights > 0 ? json(activity.weight / weights) : json(nullptr)},
+                {"of_alone", or_null(rate.of_alone)},
+                {"fair", has_share(row) && weights > 0 ? json(activity.weight / weights) : json(nullptr)},
                 {"left_s", activity.left ? json(activity.left->seconds()) : json(nullptr)},
                 {"p", persistent},
                 {"t", ephemeral},
@@ -180,12 +181,12 @@ json WebModel::job_json(const Rows& rows, double weights) const {
 
 json WebModel::jobs_json() const {
     const std::map<std::uint32_t, Rows> jobs = by_job(status_);
-    double weights = 0;
+    std::map<std::optional<unsigned>, double> weights;  // by device
     for (const auto& [number, rows] : jobs) {
-        if (const JobStatus& row = speaker_of(rows); takes_turns(row)) weights += row.activity->weight;
+        if (const JobStatus& row = speaker_of(rows); has_share(row)) weights[row.gpu_number] += row.activity->weight;
     }
     json out = json::array();
-    for (const auto& [number, rows] : jobs) out.push_back(job_json(rows, weights));
+    for (const auto& [number, rows] : jobs) out.push_back(job_json(rows, weights[speaker_of(rows).gpu_number]));
     return out;
 }
 
@@ -204,14 +205,16 @@ json WebModel::ended_json() const {
     return out;
 }
 
+namespace {
+
 /// The parts of the capacity in use, and what the jobs' peaks would be without lanes.
-json WebModel::memory_json() const {
-    const ServiceStatus& service = status_.service;
+json memory_json(const Status& of_device) {
+    const ServiceStatus& service = of_device.service;
     json jobs = json::array();
     std::int64_t known = 0;
     std::int64_t ephemeral = 0;
     std::int64_t in_lanes = 0;
-    for (const auto& [number, rows] : by_job(status_)) {
+    for (const auto& [number, rows] : by_job(of_device)) {
         std::int64_t bytes = 0;
         for (const JobStatus* row : rows) {
             if (!is_on_device(*row)) continue;
@@ -224,7 +227,7 @@ json WebModel::memory_json() const {
     json lanes = json::array();
     for (const LaneStatus& lane : service.lanes) {
         std::uint32_t holder = 0;
-        for (const JobStatus& row : status_.jobs) {
+        for (const JobStatus& row : of_device.jobs) {
             if (lane.holder != kNoClient && row.client == lane.holder) holder = row.job;
         }
         const Bytes charge = std::max(lane.size, lane.charge);
@@ -240,8 +243,35 @@ json WebModel::memory_json() const {
             {"saved", std::max<std::int64_t>(ephemeral - in_lanes, 0)}};
 }
 
+}  // namespace
+
+json WebModel::devices_json() const {
+    json out = json::array();
+    for (const Status& one : by_device(status_)) {
+        const ServiceStatus& device = one.service;
+        out.push_back({{"number", device.number},
+                       {"label", device.label()},
+                       {"lost", device.lost},
+                       {"busy_share", or_null(device.busy_share)},
+                       {"gates_closed_share", device.gates_closed_share},
+                       {"memory", memory_json(one)}});
+    }
+    return out;
+}
+
 json WebModel::service_json() const {
     const ServiceStatus& service = status_.service;
+    Statistics sums;
+    Bytes orphans;
+    bool recording = true;
+    for (const DeviceStatus& device : devices_of(service)) {
+        sums.page_outs += device.statistics.page_outs;
+        sums.denials += device.statistics.denials;
+        sums.refusals += device.statistics.refusals;
+        sums.fallbacks += device.statistics.fallbacks;
+        orphans += device.held_by_orphans;
+        recording = recording && device.trace.recording;
+    }
     return {{"version", service.version},
             {"pid", service.pid},
             {"device", service.device},
@@ -251,21 +281,19 @@ json WebModel::service_json() const {
             {"uptime_s", service.uptime.seconds()},
             {"mps", !service.mps.empty()},
             {"restarts", restarts_},
-            {"recording", service.trace.recording},
-            {"gates_closed_share", service.gates_closed_share},
-            {"turns_per_s", or_null(rates_.turns_per_s())},
-            {"page_outs", service.statistics.page_outs},
-            {"denials", service.statistics.denials},
-            {"refusals", service.statistics.refusals},
-            {"fallbacks", service.statistics.fallbacks},
-            {"orphans", service.held_by_orphans.count}};
+            {"recording", recording},
+            {"page_outs", sums.page_outs},
+            {"denials", sums.denials},
+            {"refusals", sums.refusals},
+            {"fallbacks", sums.fallbacks},
+            {"orphans", orphans.count}};
 }
 
 json WebModel::overview() const {
     if (!problem_.empty()) return {{"problem", problem_}, {"read_only", viewer_.read_only}};
     return {{"read_only", viewer_.read_only},
             {"service", service_json()},
-            {"memory", memory_json()},
+            {"devices", devices_json()},
             {"jobs", jobs_json()},
             {"ended", ended_json()}};
 }
@@ -287,7 +315,14 @@ std::optional<json> WebModel::job(std::uint32_t number) const {
         }
         for (const auto& [reason, seconds] : past->second.waited_s) waited[reason] = seconds;
     }
-    return json{{"job", number}, {"clients", clients_json(rows)}, {"samples", samples}, {"waited_s", waited}};
+    json out = {{"job", number}, {"clients", clients_json(rows)}, {"samples", samples}, {"waited_s", waited}};
+    if (row->activity && !row->activity->iteration_memory.most.empty()) {
+        const IterationMemory& memory = row->activity->iteration_memory;
+        json& curve =
+            out["iteration_memory"] = {{"least_bytes", memory.least.count}, {"step_ms", memory.step.seconds() * 1e3}};
+        for (const Bytes bytes : memory.most) curve["most_bytes"].push_back(bytes.count);
+    }
+    return out;
 }
 
 }  // namespace salus::cli

@@ -63,9 +63,9 @@ private:
 
     void remember(Instant now);
     nlohmann::json job_json(const std::vector<const JobStatus*>& rows, double weights) const;
+    nlohmann::json devices_json() const;
     nlohmann::json jobs_json() const;
     nlohmann::json ended_json() const;
-    nlohmann::json memory_json() const;
     nlohmann::json service_json() const;
 
     Viewer viewer_;

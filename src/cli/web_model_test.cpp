@@ -47,7 +47,7 @@ Status two_jobs() {
 TEST(WebModel, MemoryIsPByJobLanesAndTheRest) {
     WebModel model({kViewer, false});
     model.update(two_jobs(), moment(1));
-    const json memory = model.overview()["memory"];
+    const json memory = model.overview()["devices"][0]["memory"];
     const std::int64_t gib = gibibytes(1).count;
     EXPECT_EQ(memory["jobs"], (json{{{"job", 1}, {"bytes", gib}}, {{"job", 2}, {"bytes", 2 * gib}}}));
     EXPECT_EQ(memory["lanes"], (json{{{"lane", 2}, {"bytes", 4 * gib}, {"holder", 1}}}));
@@ -60,8 +60,8 @@ TEST(WebModel, WhatIsPagedOutIsNotOnTheDevice) {
     status.jobs[1].state = JobState::kPagedOut;
     WebModel model({kViewer, false});
     model.update(status, moment(1));
-    EXPECT_EQ(model.overview()["memory"]["jobs"].size(), 1u);
-    EXPECT_EQ(model.overview()["memory"]["saved"], 0);
+    EXPECT_EQ(model.overview()["devices"][0]["memory"]["jobs"].size(), 1u);
+    EXPECT_EQ(model.overview()["devices"][0]["memory"]["saved"], 0);
 }
 
 TEST(WebModel, AJobMayBeChangedByItsUserAndRoot) {
@@ -75,6 +75,49 @@ TEST(WebModel, AJobMayBeChangedByItsUserAndRoot) {
         EXPECT_EQ(jobs[0]["may_change"], first);
         EXPECT_EQ(jobs[1]["may_change"], second);
     }
+}
+
+TEST(WebModel, EachDeviceHasItsMemoryAndItsFairShares) {
+    Status status = two_jobs();
+    add(status, 3, 0, JobState::kRunning).activity->persistent = gibibytes(5);
+    for (std::size_t i = 0; i < 3; ++i) status.jobs[i].gpu_number = i < 2 ? 4 : 7;
+    DeviceStatus first = status.service, second;
+    first.number = 4;
+    first.busy_share = 0.5;
+    second.number = 7;
+    second.gpu = "GPU-7";
+    second.capacity = second.reserved = gibibytes(5);
+    second.lanes.push_back({LaneId{2}, Bytes{}, Bytes{}, kViewer, ClientId{0}});
+    second.statistics.denials = 3;
+    status.service.devices = {first, second};
+    WebModel model({kViewer, false});
+    model.update(status, moment(1));
+    const json overview = model.overview();
+    const json& devices = overview["devices"];
+    ASSERT_EQ(devices.size(), 2u);
+    EXPECT_EQ(devices[0]["number"], 4);
+    EXPECT_EQ(devices[0]["busy_share"], 0.5);
+    EXPECT_EQ(devices[1]["label"], "GPU-7");
+    EXPECT_TRUE(devices[1]["busy_share"].is_null());
+    EXPECT_EQ(devices[0]["memory"]["jobs"].size(), 2u);
+    EXPECT_EQ(devices[1]["memory"]["jobs"], (json{{{"job", 3}, {"bytes", gibibytes(5).count}}}));
+    EXPECT_EQ(devices[0]["memory"]["lanes"][0]["holder"], 1) << "numbers of clients are a device's own";
+    EXPECT_EQ(devices[1]["memory"]["lanes"][0]["holder"], 3);
+    EXPECT_EQ(overview["jobs"][0]["gpu"], 4);
+    EXPECT_DOUBLE_EQ(overview["jobs"][0]["fair"].get<double>(), 0.75);
+    EXPECT_DOUBLE_EQ(overview["jobs"][2]["fair"].get<double>(), 1.0) << "it has its device to itself";
+    EXPECT_EQ(overview["service"]["denials"], 3);
+}
+
+TEST(WebModel, AJobsPageHasTheMemoryOverAnIteration) {
+    Status status = two_jobs();
+    WebModel model({kViewer, false});
+    model.update(status, moment(1));
+    EXPECT_FALSE(model.job(1)->contains("iteration_memory"));
+    status.jobs[0].activity->iteration_memory = {Bytes{4}, milliseconds(2), {Bytes{5}, Bytes{9}}};
+    model.update(status, moment(2));
+    EXPECT_EQ(model.job(1)->at("iteration_memory"),
+              json::parse(R"({"least_bytes": 4, "step_ms": 2.0, "most_bytes": [5, 9]})"));
 }
 
 TEST(WebModel, AHiddenUsersJobIsNobodys) {
@@ -175,7 +218,7 @@ TEST(WebModel, AnEmptyServiceHasAnOverview) {
     WebModel model({kViewer, true});
     model.update({}, moment(1));
     EXPECT_EQ(model.overview()["jobs"], json::array());
-    EXPECT_EQ(model.overview()["memory"]["lanes"], json::array());
+    EXPECT_EQ(model.overview()["devices"][0]["memory"]["lanes"], json::array());
     EXPECT_EQ(model.overview()["read_only"], true);
 }
 

@@ -67,7 +67,7 @@ json findings_json() {
 }  // namespace
 
 WebSite::WebSite(Viewer viewer, const std::vector<std::string>& forecast)
-    : viewer_(viewer), model_(viewer), epoch_(os::now()), trace_bytes_(kTraceMax) {
+    : viewer_(viewer), model_(viewer), epoch_(os::now()) {
     if (!forecast.empty()) forecast_.emplace(forecast);
 }
 
@@ -98,23 +98,33 @@ std::vector<News> WebSite::look() {
         }
     }
     model_.update(status.value(), at);
-    if (std::exchange(service_pid_, status.value().service.pid) != status.value().service.pid) turns_.forget();
-    turns_.look_at(status.value(), at);
-    look_at_turns(at);
-    return {overview_news(), {"turns", text_of(turns_.news(epoch_, at))}};
+    look_at_turns(status.value(), at);
+    return {overview_news(), turns_news(at, /*all=*/false)};
 }
 
 /// Asks for some more than what was new the last time, and for the most if that was too little.
-void WebSite::look_at_turns(Instant at) {
-    Result<std::string> trace = copy_trace(trace_bytes_);
-    if (trace && !turns_.joins(trace.value()) && trace_bytes_ < kTraceMax) trace = copy_trace(kTraceMax);
-    if (!trace) return;
-    trace_bytes_ = std::clamp<std::uint64_t>(2 * turns_.read(trace.value(), at), kTraceMin, kTraceMax);
+void WebSite::look_at_turns(const Status& status, Instant at) {
+    const std::size_t count = devices_of(status.service).size();
+    const bool is_new = std::exchange(service_pid_, status.service.pid) != status.service.pid;
+    if (is_new || devices_.size() != count) devices_.assign(count, {{}, kTraceMax});
+    for (std::uint32_t i = 0; i < count; ++i) {
+        auto& [turns, bytes] = devices_[i];
+        turns.look_at(count > 1 ? status_of_device(status, i) : status, at);
+        Result<std::string> trace = copy_trace(bytes, i);
+        if (trace && !turns.joins(trace.value()) && bytes < kTraceMax) trace = copy_trace(kTraceMax, i);
+        if (trace) bytes = std::clamp<std::uint64_t>(2 * turns.read(trace.value(), at), kTraceMin, kTraceMax);
+    }
 }
 
-std::vector<News> WebSite::everything() {
-    return {overview_news(), {"turns", text_of(turns_.everything(epoch_, os::now()))}};
+/// Of each device; `all`: for a page that has just been opened.
+News WebSite::turns_news(Instant at, bool all) {
+    json devices = json::array();
+    for (OnDevice& device : devices_)
+        devices.push_back(all ? device.turns.everything(epoch_, at) : device.turns.news(epoch_, at));
+    return {"turns", text_of({{"devices", devices}})};
 }
+
+std::vector<News> WebSite::everything() { return {overview_news(), turns_news(os::now(), /*all=*/true)}; }
 
 Reply WebSite::get(std::string_view page) {
     if (page.starts_with("job/")) return job_page(page.substr(4));

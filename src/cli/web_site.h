@@ -26,7 +26,8 @@ public:
     std::vector<web::News> everything() override;
 
 private:
-    void look_at_turns(Instant at);
+    void look_at_turns(const Status& status, Instant at);
+    web::News turns_news(Instant at, bool all);
     std::string name_of(UserId user);
     web::Reply job_page(std::string_view number) const;
     web::Reply usage();
@@ -35,10 +36,13 @@ private:
 
     Viewer viewer_;
     WebModel model_;
-    LiveTurns turns_;
+    struct OnDevice {
+        LiveTurns turns;
+        std::uint64_t trace_bytes;  ///< how much of its trace's end to ask for
+    };
+    std::vector<OnDevice> devices_;  ///< in the order of the status
     Instant epoch_;
     int service_pid_ = 0;
-    std::uint64_t trace_bytes_;  ///< how much of the trace's end to ask for
     std::map<UserId, std::string> names_;
     std::optional<BackgroundAnswer> forecast_;
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "os/clock.h"
+
 namespace salus::client {
 namespace {
 
@@ -175,7 +177,7 @@ void* Memory::enter(Place place, device::Range range, const Birth& birth) {
     blocks_.emplace(start, Block{range, place, work_.home(), {}, birth});
     ++usage_.allocations;
     usage_.allocated += range.size;
-    usage_.in_use += range.size;
+    count_in_use(static_cast<std::int64_t>(range.size));
     usage_.in_use_peak = std::max(usage_.in_use_peak, usage_.in_use);
     usage_.reserved_peak = std::max(usage_.reserved_peak, backed() + lane_.arena().in_use());
     return start;
@@ -241,7 +243,7 @@ void Memory::free_now(void* start, bool inside) {
     blocks_.erase(found);
     ++usage_.frees;
     usage_.freed += block.range.size;
-    usage_.in_use -= block.range.size;
+    count_in_use(-static_cast<std::int64_t>(block.range.size));
     profile_.freed(block, inside, private_.in_use());
     paging_.freed(start);
     if (block.place == Place::kLane) lane_.died(block.range);
@@ -357,6 +359,7 @@ void Memory::turn_begins() {
 
 bool Memory::boundary(Survivors survivors) {
     Books books = open_books();
+    end_curve();
     const bool in_flight = work_.asynchronous();
     waited_in_vain_ = false;
     // The last mark is usually the last boundary's: memory freed before it is free for good. The mark made below has hardly
@@ -386,6 +389,38 @@ bool Memory::boundary(Survivors survivors) {
         change_home(books);
     }
     return clean;
+}
+
+// Note [The curve of an iteration]
+// How much memory is in use over an iteration is recorded for people: of the first iteration, and then of one a second. Each
+// block of such an iteration costs a look at the clock; of the others, a comparison. Nothing is called when an iteration
+// begins: the first block after the last boundary finds on the page when it did.
+
+void Memory::count_in_use(std::int64_t change) {
+    const std::uint64_t before = usage_.in_use;
+    usage_.in_use += static_cast<std::uint64_t>(change);
+    const std::uint64_t begun_ns = page_.begun_ns.load(std::memory_order_relaxed);
+    if (begun_ns == ended_ns_ || begun_ns < next_curve_ns_) return;  // between two iterations, or too soon
+    if (drawn_ns_ == kUndrawn) {
+        drawn_ns_ = begun_ns;
+        curve_.begin(begun_ns, before);
+    }
+    curve_.change(os::now_ns(), usage_.in_use);
+}
+
+void Memory::end_curve() {
+    constexpr std::uint64_t kEveryNs = 1'000'000'000;
+    ended_ns_ = page_.begun_ns.load(std::memory_order_relaxed);
+    if (drawn_ns_ == kUndrawn) return;
+    const std::uint64_t now_ns = os::now_ns();
+    curve_.end(now_ns);
+    drawn_ns_ = kUndrawn;
+    next_curve_ns_ = now_ns + kEveryNs;
+    page_.curve_steps.store(0, std::memory_order_release);
+    for (std::size_t i = 0; i < curve_.most().size(); ++i) page_.curve[i].store(curve_.most()[i], std::memory_order_relaxed);
+    page_.curve_least.store(curve_.least(), std::memory_order_relaxed);
+    page_.curve_step_ns.store(curve_.step_ns(), std::memory_order_relaxed);
+    page_.curve_steps.store(curve_.most().size(), std::memory_order_release);
 }
 
 void Memory::learn() {

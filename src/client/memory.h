@@ -9,6 +9,7 @@
 //   PrivateHeap   the private window, the memory behind it, freed memory that is kept for later, and how much is in use
 //   WorkInFlight  the home stream, marks on the device's work, freed blocks that wait for it
 //   Profile       what was learned of P and T, and which blocks die
+//   MemoryCurve   how much was in use over one of the last iterations, for people
 //   Paging        whether the memory is paged out, and which blocks were freed meanwhile
 //
 // Two locks, taken in this order:
@@ -37,6 +38,7 @@
 #include "base/stay_reason.h"
 #include "client/block.h"
 #include "client/lane_heap.h"
+#include "client/memory_curve.h"
 #include "client/paging.h"
 #include "client/private_heap.h"
 #include "client/profile.h"
@@ -227,6 +229,8 @@ private:
     void look_after_late();
     std::optional<Mark> mark_midway();
     void learn();
+    void count_in_use(std::int64_t change);
+    void end_curve();
     void count_private(std::int64_t change);
     void note_held();
     std::uint64_t held() const;
@@ -264,6 +268,12 @@ private:
     std::uint64_t room_ = 0;      ///< total private memory that may be used inside an iteration
     std::uint64_t observed_ = 0;  ///< private memory in use that the service last heard of
     Usage usage_;
+    MemoryCurve curve_;
+    /// Note [The curve of an iteration]: which iteration is drawn, by the time it began. kUndrawn: none.
+    static constexpr std::uint64_t kUndrawn = ~std::uint64_t{0};
+    std::uint64_t drawn_ns_ = kUndrawn;
+    std::uint64_t ended_ns_ = 0;       ///< when the last iteration had begun that has ended
+    std::uint64_t next_curve_ns_ = 0;  ///< none is drawn before
     bool alone_ = true;
     bool waited_in_vain_ = false;  ///< for the device's memory, in this iteration
     bool threaded_ = false;

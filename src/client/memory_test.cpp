@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "base/random.h"
 #include "client/memory_fixture.h"
+#include "os/clock.h"
 
 namespace salus::client::test {
 namespace {
@@ -48,6 +50,37 @@ TEST_F(MemoryTest, TheFirstIterationsArePrivateAndTheThirdIsInTheLane) {
     EXPECT_EQ(page_.wanted_ephemeral, 8 * kMiB);
     EXPECT_EQ(page_.wanted_persistent, with_slack(8 * kMiB));
     EXPECT_TRUE(provider_.asked.empty());
+    memory_->free(weights);
+}
+
+TEST_F(MemoryTest, ThePageShowsTheMemoryOverAnIteration) {
+    void* weights = persistent(8 * kMiB);
+    const auto curve = [&] {
+        std::vector<std::uint64_t> steps(page_.curve_steps);
+        for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = page_.curve[i];
+        return steps;
+    };
+    const auto iterate = [&](std::uint64_t size) {
+        page_.begun_ns = os::now_ns();
+        turn_begins();
+        memory_->free(automatic(size));
+        EXPECT_TRUE(memory_->boundary());
+    };
+    EXPECT_TRUE(curve().empty()) << "no iteration has ended";
+    iterate(4 * kMiB);
+    const std::vector<std::uint64_t> first = curve();
+    ASSERT_FALSE(first.empty());
+    EXPECT_EQ(std::ranges::max(first), 12 * kMiB);
+    EXPECT_EQ(page_.curve_least, 8 * kMiB);
+    EXPECT_GT(page_.curve_step_ns, 0u);
+    memory_->free(memory_->allocate(64 * kMiB, Kind::kAuto, /*inside=*/false));  // between two iterations
+    iterate(16 * kMiB);
+    EXPECT_EQ(curve(), first) << "it is drawn once a second";
+    page_.begun_ns = os::now_ns() + 2'000'000'000;  // as if that much later
+    turn_begins();
+    memory_->free(automatic(16 * kMiB));
+    EXPECT_TRUE(memory_->boundary());
+    EXPECT_EQ(std::ranges::max(curve()), 24 * kMiB);
     memory_->free(weights);
 }
 

@@ -69,6 +69,8 @@ public:
     virtual bool is_mapped_in(int pid) const = 0;
     /// The GPU's number on this machine, by which tools name it. Nothing: it is no GPU, or nobody can tell.
     virtual std::optional<unsigned> index() const { return std::nullopt; }
+    /// Share of about the last second in which the device worked. Nothing: it cannot tell.
+    virtual std::optional<double> busy_share() const { return std::nullopt; }
     /// The device was seen to be gone for good. usage() looks.
     virtual bool is_lost() const { return false; }
 

@@ -54,6 +54,8 @@ DeviceStatus Server::device_status(const SharedDevice& device, Instant at) {
     status.held_by_orphans = device.shell().held_by_orphans();
     status.used_by_others = device.shell().used_by_others();
     status.gates_closed_share = engine.gates().closed_lately(at).seconds() / Gates::kWindow.seconds();
+    status.busy_share = device.busy_share(at);
+    if (const auto pace = device.shell().pace()) status.pace = {pace->ratio, pace->extra};
     status.trace = status_of(device.journal().trace());
     status.statistics = engine.statistics();
     for (const Lane& lane : engine.lanes().all())

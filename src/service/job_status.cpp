@@ -70,12 +70,23 @@ Duration attained_by(const Client& client, const Session& session, std::uint64_t
 }
 
 /// Its first iterations may take far longer than the others, so a few say less than an earlier run.
-Duration iteration_time_of(const Client& client, const Session& session) {
+Duration iteration_time_of(const Client& client, const Session& session, bool& is_expected) {
     constexpr std::uint64_t kEnough = 10;
     const std::uint64_t done = client.facts.iterations_done;
     if (done >= kEnough + client.profile_iterations) return client.facts.iteration_time;
-    if (session.past.iteration_time.ns > 0) return session.past.iteration_time;
-    return done == 0 ? client.facts.iteration_time : Duration{};  // as stated
+    is_expected = true;
+    return session.expected_iteration_time();
+}
+
+/// The client may write any figure at any time.
+IterationMemory iteration_memory_on(const ControlPage& page) {
+    IterationMemory memory;
+    const std::size_t steps = std::min<std::uint64_t>(page.curve_steps.load(std::memory_order_acquire), page.curve.size());
+    for (std::size_t i = 0; i < steps; ++i) memory.most.push_back(bytes_on_page(page.curve[i]));
+    memory.least = bytes_on_page(page.curve_least);
+    constexpr std::uint64_t kLongest = 1ull << 50;
+    memory.step = {within_reason(std::min(page.curve_step_ns.load(), kLongest))};
+    return memory;
 }
 
 /// Nothing if it takes turns alone.
@@ -110,7 +121,7 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.left = time_left(client, session, at);
     activity.busy = {within_reason(busy_ns)};
     activity.attained = attained_by(client, session, busy_ns);
-    activity.iteration_time = iteration_time_of(client, session);
+    activity.iteration_time = iteration_time_of(client, session, activity.iteration_time_expected);
     activity.idle = client.facts.idle;
     if (session.waiting_since != kNever) activity.waiting_now = at - session.waiting_since;
     activity.waited = session.waited + activity.waiting_now;
@@ -124,6 +135,7 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.lane_bytes = bytes_on_page(page.lane_bytes);
     activity.missed_bytes = bytes_on_page(page.missed_bytes);
     activity.lane_peak = bytes_on_page(page.lane_peak);
+    if (page.launches == 0) activity.iteration_memory = iteration_memory_on(page);
     activity.evacuations = page.evacuations;
     activity.page_outs = page.page_outs;
     activity.boundaries_delayed = page.boundaries_delayed;

@@ -304,6 +304,8 @@ void Server::step(Instant limit) {
             device->shell().quiet();
             device->journal().quiet(os::now());
             until = std::min({until, device->shell().next_tick(), device->journal().due()});
+            // A job alone tells nothing for hours, and yet the device is seen to be busy in the last second.
+            if (!device->shell().sessions().empty()) until = std::min(until, os::now() + shell::InsideWatch::kWindow);
         }
         const Duration left = until == kNever ? Duration{} : std::max(until - os::now(), Duration{});
         count = os::events_within(epoll_.get(), events, until == kNever ? os::kForEver : left);

@@ -78,6 +78,13 @@ std::optional<shell::DeviceMemory::Usage> SharedDevice::usage(const std::vector<
     return Usage{usage->others, usage->clients};
 }
 
+std::optional<double> SharedDevice::busy_share(Instant at) const {
+    constexpr Duration kAskEvery = milliseconds(500);
+    if (traits().is_host) return shell_.share_inside(at);
+    if (!asked_busy_ || at - asked_busy_->at >= kAskEvery) asked_busy_ = {at, memory_->busy_share()};
+    return asked_busy_->share ? asked_busy_->share : shell_.share_inside(at);
+}
+
 void SharedDevice::look_whether_there() {
     if (shell_.sessions().empty() && !is_closed()) memory_->usage({});
 }

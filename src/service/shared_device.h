@@ -44,6 +44,8 @@ public:
     const device::Traits& traits() const { return memory_->traits(); }
     Bytes total() const { return memory_->total(); }
     std::optional<unsigned> gpu_index() const { return memory_->index(); }
+    /// As DeviceStatus::busy_share.
+    std::optional<double> busy_share(Instant at) const;
     std::string identity() const override { return memory_->identity(); }
     shell::Shell& shell() { return shell_; }
     const shell::Shell& shell() const { return shell_; }
@@ -112,6 +114,12 @@ private:
     std::unique_ptr<device::LaneMemory> memory_;
     const unsigned number_;
     std::string why_closed_;  ///< empty: it is open
+    /// The GPU is not asked at each scrape: that takes up to milliseconds.
+    struct Asked {
+        Instant at;
+        std::optional<double> share;
+    };
+    mutable std::optional<Asked> asked_busy_;
     const shell::Settings settings_;
     MonotonicClock clock_;
     KernelProcesses processes_;

@@ -56,6 +56,30 @@ std::uint64_t busy_ns_of(const Session& session, Instant at) {
     return begun < until ? busy + (until - begun) : busy;
 }
 
+namespace {
+
+/// Its time inside iterations under this service.
+Duration inside_of(const Session& session, Instant at) {
+    const std::uint64_t busy = busy_ns_of(session, at);
+    const auto most = static_cast<std::uint64_t>(std::max((at - session.attached_at).ns, std::int64_t{0}));
+    return {static_cast<std::int64_t>(std::min(busy - std::min(session.busy_before_ns, busy), most))};
+}
+
+/// What its iterations took. Few of them say little: the first ones may take far longer.
+std::optional<PaceWatch::Iterations> iterations_of(const Session& session) {
+    constexpr std::int64_t kEnough = 10;
+    const auto since = [](std::uint64_t before, std::uint64_t now) {
+        return static_cast<std::int64_t>(std::min(now - std::min(before, now), std::uint64_t{1} << 62));
+    };
+    const std::int64_t done = since(session.iterations_before, session.page->iterations.load(std::memory_order_relaxed));
+    const Duration expected = session.expected_iteration_time();
+    if (done < kEnough || expected.ns <= 0) return std::nullopt;
+    const std::int64_t busy_ns = since(session.busy_before_ns, session.page->busy_ns.load(std::memory_order_relaxed));
+    return PaceWatch::Iterations{expected, Duration{busy_ns / done}};
+}
+
+}  // namespace
+
 Histogram iteration_times_on(const ControlPage& page) {
     Histogram times{.least = ControlPage::kIterationTimesLeast};
     for (std::size_t i = 0; i < times.counts.size(); ++i)
@@ -255,6 +279,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
         e.iterations_total = past_length_left(added);
         added.length_is_past = e.iterations_total > 0;
     }
+    added.stated_iteration = e.iteration_time;
     if (e.iteration_time == Duration{}) e.iteration_time = added.past.iteration_time;
     e.profiled = (attach.flags & wire::Attach::kProfiled) != 0;
     if (e.profiled) {
@@ -396,8 +421,11 @@ void Shell::renew_lane_of(const Client& client, const Session& session) {
 }
 
 void Shell::remove(Session& session) {
+    inside_gone_ += inside_of(session, now());
+    if (const auto iterations = iterations_of(session)) paces_.add(*iterations);
     session.page->gates.open();  // a client that detaches may go on
     sessions_.erase(session.id);
+    inside_.look(now(), time_inside(now()));  // nothing wakes us for the time after
     roster_changed_ = classes_changed_ = true;
     tell_of_others();
     arm();
@@ -439,6 +467,22 @@ RunFigures Shell::figures_of(const Session& session) const {
     figures.iteration_time =
         told ? client->facts.iteration_time : Duration{static_cast<std::int64_t>(page.busy_ns.load() / figures.iterations)};
     return figures;
+}
+
+Duration Shell::time_inside(Instant at) const {
+    Duration total = inside_gone_;
+    for (const auto& [id, session] : sessions_) total += inside_of(*session, at);
+    return total;
+}
+
+std::optional<double> Shell::share_inside(Instant at) const { return inside_.share(at, time_inside(at)); }
+
+std::optional<PaceWatch::Median> Shell::pace() const {
+    std::vector<PaceWatch::Iterations> present;
+    for (const auto& [id, session] : sessions_) {
+        if (const auto iterations = iterations_of(*session)) present.push_back(*iterations);
+    }
+    return paces_.median(present);
 }
 
 RunUse Shell::use_of(const Session& session) const {

@@ -24,6 +24,7 @@
 #include "core/engine.h"
 #include "shell/ports.h"
 #include "shell/request_watch.h"
+#include "shell/speed_watch.h"
 #include "wire/control_page.h"
 #include "wire/control_word.h"
 #include "wire/messages.h"
@@ -104,10 +105,13 @@ struct Session {
     UserSettings said;
     ClientClass client_class;
     RunFigures past;              ///< figures of earlier runs of its command
+    Duration stated_iteration;    ///< as its job says; 0: it does not
     bool length_is_past = false;  ///< its iterations_total comes from an earlier run, and may be wrong
 
     control::Word word() const { return control::unpack(page->word.load(std::memory_order_acquire)); }
     bool inert() const { return paused || stopped || asleep; }
+    /// 0: nothing is known.
+    Duration expected_iteration_time() const { return past.iteration_time.ns > 0 ? past.iteration_time : stated_iteration; }
 };
 
 /// Whether a client can mean such a figure.
@@ -208,6 +212,10 @@ public:
     ClientId lowest_free_id() const;
     Bytes held_by_orphans() const { return held_by(orphans_); }
     Bytes used_by_others() const { return others_; }
+    /// Share of the last second that clients spent inside iterations, all together, at most 1. Nothing: not known yet.
+    std::optional<double> share_inside(Instant at) const;
+    /// How far off expectations of iterations were.
+    std::optional<PaceWatch::Median> pace() const;
     /// Whether this process was a client of the previous service and has not attached again.
     bool is_orphan(const ProcessId& process) const;
 
@@ -242,6 +250,7 @@ private:
     bool any_holder_is_misjudged() const;
     void set_inert(Session& session, bool Session::*reason, bool value);
     void look_whether_asleep(Session& session);
+    Duration time_inside(Instant at) const;
     void remove(Session& session);
     bool complain(const Session& session, std::string_view why);
 
@@ -318,7 +327,10 @@ private:
     Bytes reserved_shown_;            ///< on the clients' pages
     std::size_t sessions_shown_ = 0;  ///< ...
     std::vector<ClientId> to_wake_;
-    std::map<LaneId, Bytes> lanes_;     ///< sizes provided by the device
+    std::map<LaneId, Bytes> lanes_;  ///< sizes provided by the device
+    InsideWatch inside_;
+    Duration inside_gone_;  ///< of the clients that have left
+    PaceWatch paces_;
     std::vector<RosterEntry> orphans_;  ///< clients of the previous service that have not attached again
     std::vector<RosterEntry> roster_;   ///< as last written
     bool roster_changed_ = false;

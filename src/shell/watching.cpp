@@ -213,6 +213,7 @@ void Shell::tick() {
         tell_progress_of_holders();
         feed(event::Timer{});
     }
+    if (inside_.is_due(now())) inside_.look(now(), time_inside(now()));
     if (map_again_at_ <= now()) map_late_lanes();
     if (look_at_usage_at_ <= now()) look_at_usage();
     if (look_at_processes_at_ > now()) return;

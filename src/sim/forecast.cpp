@@ -14,8 +14,10 @@ namespace {
 // Nobody comes, and nobody changes anything. Every client attaches at once, in the order of today, with its P and T known
 // and with what is left of its work. What policies remember of it (time attained, iterations done) is added to the facts
 // that they see (ResumedPolicy). Iterations take as long as so far. That time was measured with hand-overs and the mapping
-// of lanes in it, so both cost nothing here. A job without a known length runs on for ever; the simulation ends with the
-// last job that has one. Clients that take no turns (paused, unshared) keep the memory that they have.
+// of lanes in it, so both cost nothing here. What is only expected of a job that has hardly run, was stated or measured when
+// the machine was another, or busy with other things; so it is corrected by how far expectations were off for the others. A
+// job without a known length runs on for ever; the simulation ends with the last job that has one. Clients that take no
+// turns (paused, unshared) keep the memory that they have.
 
 /// Far beyond all plans, and yet within the simulator's time, even if everybody shares one device: three years.
 constexpr double kForever_s = 1e8;
@@ -27,6 +29,9 @@ constexpr double kPatience = 10;
 
 /// Fewer say little: the first ones may take far longer than the others.
 constexpr std::uint64_t kIterationsEnough = 10;
+
+/// An expectation that is further off says nothing about others.
+constexpr double kSlowest = 0.01;
 
 /// What a client did before the simulation begins.
 struct Past {
@@ -70,20 +75,6 @@ private:
     std::span<const Past> pasts_;
 };
 
-/// Whether the state is one from which a client goes on by itself.
-bool takes_turns(JobState state) {
-    switch (state) {
-        case JobState::kStarting:
-        case JobState::kRunning:
-        case JobState::kWaiting:
-        case JobState::kIdle:
-        case JobState::kPaging:
-        case JobState::kPagedOut:
-        case JobState::kGrowing: return true;
-        default: return false;
-    }
-}
-
 /// A row of the status as the simulator sees it.
 struct Part {
     Outlook outlook = Outlook::kAside;
@@ -125,12 +116,23 @@ double crowd_of(const Status& status) {
     return longest_s > 0 ? std::max(held_s / longest_s, 1.0) : 1.0;
 }
 
+/// What is known of iterations in general.
+struct Speed {
+    double crowd = 1;
+    std::optional<DeviceStatus::Pace> pace;
+
+    Duration measured(Duration time) const { return seconds_of(time.seconds() / crowd); }
+    /// The pace was measured in the crowd.
+    Duration expected(Duration time) const { return pace ? measured(pace->of(time)) : time; }
+};
+
 /// An attached client.
-void describe(const Activity& activity, Duration min_turn, double crowd, Part& part) {
+void describe(const Activity& activity, Duration min_turn, const Speed& speed, Part& part) {
     const std::uint64_t done = activity.iterations - std::min(activity.iterations_before, activity.iterations);
     SimulatedJob& job = part.job;
-    const Duration iteration_time = iteration_time_of(activity);
-    job.iteration_time = done > 0 ? seconds_of(iteration_time.seconds() / crowd) : iteration_time;
+    const bool is_expected = activity.iteration_time.ns > 0 && (activity.iteration_time_expected || done == 0);
+    const Duration iteration_time = is_expected ? activity.iteration_time : iteration_time_of(activity);
+    job.iteration_time = is_expected ? speed.expected(iteration_time) : speed.measured(iteration_time);
     const bool by_launches = activity.launches > 0;
     if (by_launches) job.iteration_time = std::max(min_turn, milliseconds(1));
     part.outlook = job.iteration_time.ns > 0 ? Outlook::kRunsOn : Outlook::kNew;
@@ -146,14 +148,14 @@ void describe(const Activity& activity, Duration min_turn, double crowd, Part& p
     job.occupancy = activity.occupancy > 0 && activity.occupancy <= 1 ? activity.occupancy : 1;
     job.pageable = activity.pageable;
     job.interactive = activity.interactive;
-    if (!by_launches) job.think = pause_of(activity, iteration_time, done);
+    if (!by_launches && !is_expected) job.think = pause_of(activity, iteration_time, done);
     part.past = {activity.attained, done};
 }
 
 /// A job that has no client yet, by what an earlier run has shown.
-void describe(const RunFigures& past, Part& part) {
+void describe(const RunFigures& past, const Speed& speed, Part& part) {
     part.outlook = past.iteration_time.ns <= 0 ? Outlook::kNew : past.iterations > 0 ? Outlook::kPast : Outlook::kRunsOn;
-    part.job.iteration_time = past.iteration_time;
+    part.job.iteration_time = speed.expected(past.iteration_time);
     part.job.iterations = std::max<std::uint64_t>(past.iterations, 1);
     part.job.persistent = past.persistent;
     part.job.ephemeral = past.ephemeral;
@@ -163,7 +165,8 @@ void describe(const RunFigures& past, Part& part) {
 /// One for each row that takes part, in the order in which policies have their clients.
 std::vector<Part> parts_of(const Status& status, std::vector<Outlook>& outlooks) {
     std::vector<Part> parts;
-    const double crowd = crowd_of(status);
+    Speed speed{crowd_of(status), status.service.pace};
+    if (speed.pace && !(speed.pace->ratio >= kSlowest && speed.pace->ratio <= 1 / kSlowest)) speed.pace.reset();
     for (std::size_t i = 0; i < status.jobs.size(); ++i) {
         const JobStatus& row = status.jobs[i];
         Part part{.row = i};
@@ -171,8 +174,8 @@ std::vector<Part> parts_of(const Status& status, std::vector<Outlook>& outlooks)
         part.job.user = row.user;
         if (takes_turns(row.state)) {
             part.outlook = Outlook::kNew;
-            if (row.activity) describe(*row.activity, status.service.min_turn, crowd, part);
-            else if (row.past) describe(*row.past, part);
+            if (row.activity) describe(*row.activity, status.service.min_turn, speed, part);
+            else if (row.past) describe(*row.past, speed, part);
         }
         if (has_length(part.outlook) && part.whole_s() > kForever_s) part.outlook = Outlook::kRunsOn;
         outlooks.push_back(part.outlook);

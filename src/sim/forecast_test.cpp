@@ -226,6 +226,24 @@ TEST(Forecast, TheFirstIterationsSayNothing) {
     EXPECT_NEAR(in(forecast_of(status, "fifo"), 1).left[0]->seconds(), 9, 0.1) << "by its own count";
 }
 
+TEST(Forecast, WhatIsExpectedIsAsFarOffAsForTheOthers) {
+    Status status = two_jobs();
+    status.service.pace = {1.2, seconds(1)};
+    EXPECT_NEAR(in(forecast_of(status, "fifo"), 1).left[0]->seconds(), 10, 0.1) << "it is measured";
+    Activity& first = *status.jobs[0].activity;
+    first.iteration_time_expected = true;
+    EXPECT_NEAR(in(forecast_of(status, "fifo"), 1).left[0]->seconds(), 12, 0.1);
+    first.iterations = 4;  // the first ones took long, and came late
+    first.length = {104};
+    first.busy = first.idle = seconds(4);
+    EXPECT_NEAR(in(forecast_of(status, "fifo"), 1).left[0]->seconds(), 12, 0.1);
+    EXPECT_NEAR(in(forecast_of(status, "fifo"), 2).left[0]->seconds(), 22, 0.2) << "the first one comes before it";
+    for (const double pace : {0.0, -1.0, 1e9}) {
+        status.service.pace = {pace, seconds(1)};
+        EXPECT_NEAR(in(forecast_of(status, "fifo"), 1).left[0]->seconds(), 10, 0.1) << pace;
+    }
+}
+
 TEST(Forecast, AJobThatOutranItsEstimateHasNoLength) {
     Status status = two_jobs();
     status.jobs[0].activity->length = {90, /*is_past=*/true};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <ranges>
@@ -28,13 +29,13 @@ public:
     void sample(std::string_view labels, Duration value) { line("", labels, in_seconds(value)); }
 
     void histogram(std::string_view labels, const Histogram& times) {
+        const std::vector<std::string>& ends = ends_of_buckets(times);
         std::uint64_t so_far = 0;
-        for (std::size_t i = 0; i < Histogram::kSteps.size(); ++i) {
+        for (std::size_t i = 0; i < times.counts.size(); ++i) {
             so_far += times.counts[i];
-            bucket(labels, in_seconds(times.bound(i)), so_far);
+            add({name_, "_bucket{", labels, ends[i]});
+            add_value(so_far);
         }
-        so_far += times.counts.back();
-        bucket(labels, "+Inf", so_far);
         line("_sum", labels, in_seconds(times.sum));
         line("_count", labels, so_far);
     }
@@ -45,15 +46,32 @@ private:
     /// A division: 0.0002, where a product would be 0.00019999999999999998.
     static double in_seconds(Duration time) { return static_cast<double>(time.ns) / 1e9; }
 
-    void bucket(std::string_view labels, const auto& bound, std::uint64_t count) {
-        fmt::format_to(std::back_inserter(text_), "{}_bucket{{{},le=\"{}\"}} {}\n", name_, labels, bound, count);
-    }
     void line(std::string_view suffix, std::string_view labels, const auto& value) {
-        fmt::format_to(std::back_inserter(text_), "{}{}{{{}}} {}\n", name_, suffix, labels, value);
+        add({name_, suffix, "{", labels, "} "});
+        add_value(value);
+    }
+    /// Most of a scrape's time is spent here: so pieces are put together without a format.
+    void add(std::initializer_list<std::string_view> pieces) {
+        for (const std::string_view piece : pieces) text_ += piece;
+    }
+    void add_value(std::integral auto value) {
+        const fmt::format_int digits(value);
+        add({std::string_view(digits.data(), digits.size()), "\n"});
+    }
+    void add_value(double value) { fmt::format_to(std::back_inserter(text_), "{}\n", value); }
+
+    /// What follows the labels of each bucket.
+    const std::vector<std::string>& ends_of_buckets(const Histogram& times) {
+        std::vector<std::string>& ends = ends_[times.least.ns];
+        for (std::size_t i = ends.size(); i < Histogram::kSteps.size(); ++i)
+            ends.push_back(fmt::format(",le=\"{}\"}} ", in_seconds(times.bound(i))));
+        if (ends.size() < Histogram::kPlaces) ends.emplace_back(",le=\"+Inf\"} ");
+        return ends;
     }
 
     std::string text_;
     std::string_view name_;
+    std::map<std::int64_t, std::vector<std::string>> ends_;  ///< by the first bound
 };
 
 /// The earlier a state stands here, the more it says about a job of which a process is in it. To know of unseen processes,
@@ -164,6 +182,11 @@ void write_devices(Page& page, const Status& status) {
     for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
         page.sample(labels, needed_on(device, status) - lanes_of(device));
     });
+    page.family("salus_device_busy_ratio", "gauge",
+                "The part of the last second in which the GPU worked; of other devices, that jobs were inside iterations.");
+    for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
+        if (device.busy_share) page.sample(labels, *device.busy_share);
+    });
     page.family("salus_device_gates_closed_ratio", "gauge", "The part of the last second in which gates were closed.");
     for_each_device(status, [&](const DeviceStatus& device, const std::string& labels) {
         page.sample(labels, device.gates_closed_share);
@@ -173,10 +196,17 @@ void write_devices(Page& page, const Status& status) {
         page.sample(labels, device.lost.empty() ? 0 : 1);
     });
 
-    Bytes paged;
-    for (const JobStatus& row : status.jobs) paged += row.activity ? row.activity->paged_out : Bytes{};
+    Bytes pinned, memory, paged;
+    for (const JobStatus& row : status.jobs) {
+        if (!row.activity) continue;
+        pinned += row.activity->paged_pinned;
+        memory += row.activity->paged_memory;
+        paged += row.activity->paged_out;
+    }
     page.family("salus_host_pool_bytes", "gauge", "Memory of jobs that is paged out to the host.");
-    page.sample("tier=\"file\",kind=\"used\"", paged);
+    page.sample("tier=\"pinned\",kind=\"used\"", pinned);
+    page.sample("tier=\"memory\",kind=\"used\"", memory);
+    page.sample("tier=\"file\",kind=\"used\"", paged - pinned - memory);
 }
 
 void write_times(Page& page, const Status& status) {

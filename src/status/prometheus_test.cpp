@@ -44,6 +44,7 @@ Status two_jobs() {
     service.held_by_orphans = Bytes{5};
     service.used_by_others = Bytes{7};
     service.gates_closed_share = 0.125;
+    service.busy_share = 0.75;
     service.lanes = {{LaneId{1}, mebibytes(300), mebibytes(312), UserId{1000}, ClientId{0}}};
     service.statistics.paged_out = Bytes{42};
     service.statistics.turn_times.add(milliseconds(3));
@@ -55,6 +56,8 @@ Status two_jobs() {
     resnet.activity = activity_on(LaneId{1});
     resnet.activity->on_device = {};
     resnet.activity->paged_out = mebibytes(100);
+    resnet.activity->paged_pinned = mebibytes(60);
+    resnet.activity->paged_memory = mebibytes(30);
     resnet.activity->interactive = true;
     status.jobs = {resnet, vae};
     return status;
@@ -105,9 +108,15 @@ TEST(Prometheus, TheDevicesMemoryIsShownInPartsThatDoNotOverlap) {
               Lines{fmt::format(R"({{device_uuid="GPU-1"}} {})", mebibytes(288).count)});
     EXPECT_EQ(samples(page, "salus_device_gates_closed_ratio"), Lines{R"({device_uuid="GPU-1"} 0.125)"});
     EXPECT_EQ(samples(page, "salus_host_pool_bytes"),
-              Lines{fmt::format(R"({{tier="file",kind="used"}} {})", mebibytes(100).count)});
+              (Lines{fmt::format(R"({{tier="pinned",kind="used"}} {})", mebibytes(60).count),
+                     fmt::format(R"({{tier="memory",kind="used"}} {})", mebibytes(30).count),
+                     fmt::format(R"({{tier="file",kind="used"}} {})", mebibytes(10).count)}));
+    EXPECT_EQ(samples(page, "salus_device_busy_ratio"), Lines{R"({device_uuid="GPU-1"} 0.75)"});
     EXPECT_EQ(samples(page, "salus_page_bytes_total"),
               (Lines{R"({device_uuid="GPU-1",direction="out"} 42)", R"({device_uuid="GPU-1",direction="in"} 0)"}));
+    Status unknown = two_jobs();
+    unknown.service.busy_share.reset();
+    EXPECT_EQ(samples(to_prometheus(unknown, {}), "salus_device_busy_ratio"), Lines{}) << "not known is not 0";
     Status indebted = two_jobs();
     indebted.service.capacity = Bytes{};
     EXPECT_NE(to_prometheus(indebted, {}).find(R"(kind="free"} 0)"), std::string::npos) << "a debt is no negative memory";

@@ -1,8 +1,10 @@
 #include "status/status.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -63,7 +65,8 @@ public:
     }
     void operator()(const char* key, const std::optional<WaitReason>& reason) { object_[key] = text_of(reason); }
 
-    template <std::integral T>
+    template <typename T>
+    requires std::is_arithmetic_v<T>
     void operator()(const char* key, const std::optional<T>& number) {
         if (number) object_[key] = *number;
     }
@@ -80,6 +83,10 @@ public:
         if (number != 0) object_[key] = number;
     }
     void numbers(const char* key, const std::vector<std::uint32_t>& values) { object_[key] = values; }
+    void numbers(const char* key, const std::vector<Bytes>& values) {
+        json& array = object_[key] = json::array();
+        for (const Bytes value : values) array.push_back(value.count);
+    }
     void unless_zero(const char* key, Bytes bytes) {
         if (bytes != Bytes{}) object_[key] = bytes.count;
     }
@@ -107,6 +114,10 @@ public:
             Writer writer(array.emplace_back());
             list(writer, value);
         }
+    }
+    template <typename T>
+    void part_if(bool holds, const char* key, const T& value) {
+        if (holds) part(key, value);
     }
     /// Its fields are written among ours. `key` is a field that it always has.
     template <typename T>
@@ -154,6 +165,7 @@ public:
     void operator()(const char* key, std::optional<T>& value) {
         if (find(key)) (*this)(key, value.emplace());
     }
+    void operator()(const char* key, std::optional<double>& value) { value = number(key); }
     void operator()(const char* key, PlacementReason& reason) { reason = placement_reason_from(text(key)); }
 
     void seconds(const char* key, Duration& time) { time = duration(key, 1).value_or(time); }
@@ -176,6 +188,13 @@ public:
             if (element.is_number_unsigned()) assign(values.emplace_back(), element.get<std::uint64_t>());
         }
     }
+    void numbers(const char* key, std::vector<Bytes>& values) {
+        const json* found = find(key);
+        if (!found || !found->is_array()) return;
+        for (const json& element : *found) {
+            if (element.is_number_integer()) values.push_back({std::max(element.get<std::int64_t>(), std::int64_t{0})});
+        }
+    }
     void unless_zero(const char* key, Bytes& bytes) { (*this)(key, bytes); }
     void choice(const char* key, bool& value, const char* if_true, const char* /*if_false*/) {
         value = text(key) == if_true;
@@ -187,6 +206,10 @@ public:
         const json* found = find(key);
         Reader reader(found ? *found : nothing);
         list(reader, value);
+    }
+    template <typename T>
+    void part_if(bool /*holds*/, const char* key, T& value) {
+        part(key, value);
     }
     template <typename T>
     void parts(const char* key, std::vector<T>& values) {
@@ -261,6 +284,13 @@ void list(Fields& fields, S& company) {
     fields("company_rate_error", company.error);
 }
 
+template <typename Fields, Some<IterationMemory> S>
+void list(Fields& fields, S& memory) {
+    fields("least_bytes", memory.least);
+    fields.milliseconds("step_ms", memory.step);
+    fields.numbers("most_bytes", memory.most);
+}
+
 template <typename Fields, Some<Activity> S>
 void list(Fields& fields, S& activity) {
     fields("waits_for", activity.wait.reason);
@@ -273,6 +303,7 @@ void list(Fields& fields, S& activity) {
     fields.seconds("busy_s", activity.busy);
     fields.seconds("attained_s", activity.attained);
     fields.milliseconds("iteration_ms", activity.iteration_time);
+    fields.choice("iteration_time_is", activity.iteration_time_expected, "expected", "measured");
     fields.seconds("idle_s", activity.idle);
     fields.seconds("waited_s", activity.waited);
     fields.seconds("waiting_now_s", activity.waiting_now);
@@ -285,6 +316,7 @@ void list(Fields& fields, S& activity) {
     fields("lane_bytes", activity.lane_bytes);
     fields("missed_bytes", activity.missed_bytes);
     fields("lane_peak_bytes", activity.lane_peak);
+    fields.part_if(!activity.iteration_memory.most.empty(), "iteration_memory", activity.iteration_memory);
     fields("evacuations", activity.evacuations);
     fields("page_outs", activity.page_outs);
     fields("boundaries_delayed", activity.boundaries_delayed);
@@ -390,6 +422,12 @@ void list(Fields& fields, S& statistics) {
     fields("reserved_peak_bytes", statistics.reserved_peak);
 }
 
+template <typename Fields, Some<DeviceStatus::Pace> S>
+void list(Fields& fields, S& pace) {
+    fields("iteration_pace", pace.ratio);
+    fields.milliseconds("iteration_extra_ms", pace.extra);
+}
+
 /// A service with one device has the keys of that among its own.
 template <typename Fields, typename S>
 void list_device(Fields& fields, S& device) {
@@ -401,6 +439,8 @@ void list_device(Fields& fields, S& device) {
     fields("reserved_bytes", device.reserved);
     fields("page_bytes_per_s", device.page_bytes_per_s);
     fields("gates_closed_share", device.gates_closed_share);
+    fields("busy_share", device.busy_share);
+    fields.among("iteration_pace", device.pace);
     fields("held_by_orphans_bytes", device.held_by_orphans);
     fields("used_by_others_bytes", device.used_by_others);
     fields.part("trace", device.trace);
@@ -458,6 +498,12 @@ T read(const json& document) {
 
 }  // namespace
 
+Duration DeviceStatus::Pace::of(Duration expected) const {
+    const Duration slower = seconds_of(expected.seconds() * (ratio - 1));
+    const Duration change = std::abs(slower.ns) < std::abs(extra.ns) ? slower : extra;
+    return std::max(expected + change, Duration{});
+}
+
 JobTotals& JobTotals::operator+=(const JobTotals& other) {
     iterations += other.iterations;
     busy = sum_within_reason(busy, other.busy);
@@ -473,6 +519,19 @@ std::string_view name_of(JobState state) {
         if (known == state) return name;
     }
     return "";
+}
+
+bool takes_turns(JobState state) {
+    switch (state) {
+        case JobState::kStarting:
+        case JobState::kRunning:
+        case JobState::kWaiting:
+        case JobState::kIdle:
+        case JobState::kPaging:
+        case JobState::kPagedOut:
+        case JobState::kGrowing: return true;
+        default: return false;
+    }
 }
 
 JobState job_state_from(std::string_view name) {

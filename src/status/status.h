@@ -47,6 +47,8 @@ enum class JobState : std::uint8_t {
 };
 /// "running", "paged out"; empty for kUnknown.
 std::string_view name_of(JobState state);
+/// Whether it is one from which a client goes on by itself, so that a share of the device's time is its.
+bool takes_turns(JobState state);
 JobState job_state_from(std::string_view name);
 
 /// Why a client does not run.
@@ -64,6 +66,13 @@ struct Wait {
 std::string_view text_of(const std::optional<WaitReason>& reason);
 std::optional<WaitReason> wait_reason_from(std::string_view text);
 
+/// The memory that a client has in use over one of its last iterations: blocks of 1 MiB and more.
+struct IterationMemory {
+    Bytes least;
+    Duration step;
+    std::vector<Bytes> most;  ///< in each of equally long steps; empty: nothing is known
+};
+
 /// What a client has done, does and uses.
 struct Activity {
     struct Length {
@@ -75,11 +84,12 @@ struct Activity {
     std::uint64_t iterations = 0;
     std::uint64_t iterations_before = 0;  ///< of them, done under an earlier service
     std::optional<Length> length;
-    std::optional<Duration> left;  ///< estimated wall time that it still needs
-    Duration busy;                 ///< inside iterations, by its own count; earlier services included
-    Duration attained;             ///< on the device, by the engine's count
-    Duration iteration_time;       ///< mean on the device, if it has run enough; else of an earlier run, or as stated
-    Duration idle;                 ///< time in which it did not want to run, as far as the engine knows
+    std::optional<Duration> left;          ///< estimated wall time that it still needs
+    Duration busy;                         ///< inside iterations, by its own count; earlier services included
+    Duration attained;                     ///< on the device, by the engine's count
+    Duration iteration_time;               ///< mean on the device, if it has run enough; else as expected
+    bool iteration_time_expected = false;  ///< it comes from an earlier run, or is stated
+    Duration idle;                         ///< time in which it did not want to run, as far as the engine knows
     Duration waited;
     Duration waiting_now;
     Waits waited_for{};  ///< by the engine's count, also in mid-iteration
@@ -91,6 +101,7 @@ struct Activity {
     Bytes lane_bytes;
     Bytes missed_bytes;
     Bytes lane_peak;
+    IterationMemory iteration_memory;
     std::uint64_t evacuations = 0;
     std::uint64_t page_outs = 0;
     std::uint64_t boundaries_delayed = 0;
@@ -180,6 +191,20 @@ struct DeviceStatus {
     Bytes held_by_orphans;
     Bytes used_by_others;           ///< by processes that are no clients, as far as the device tells
     double gates_closed_share = 0;  ///< of the last second
+    /// Share of the last second in which the device worked, as a GPU says itself. Else the time that jobs were inside
+    /// iterations, all together, at most 1. Nothing: not known yet.
+    std::optional<double> busy_share;
+    /// How far off expectations of iterations were: medians over the last jobs of which an earlier run, or they themselves,
+    /// said how long one takes. Nothing: there were none.
+    struct Pace {
+        double ratio = 1;  ///< so many times as long ...
+        Duration extra;    ///< ... and so much longer, which may be negative
+
+        /// What an iteration is likely to take. Fixed costs add, a slow machine multiplies. Which of them it was is not
+        /// known, so the smaller correction is taken.
+        Duration of(Duration expected) const;
+    };
+    std::optional<Pace> pace;
     TraceStatus trace;
     Statistics statistics;
     std::vector<LaneStatus> lanes;

@@ -37,6 +37,8 @@ Status full_status() {
     service.lanes = {{LaneId{2}, Bytes{20}, Bytes{30}, UserId{1000}, ClientId{5}},
                      {LaneId{3}, Bytes{1}, Bytes{1}, UserId{1000}, kNoClient}};
     service.gates_closed_share = 0.125;
+    service.busy_share = 0.75;
+    service.pace = {1.25, milliseconds(2)};
     service.lanes_max = 3;
     service.share_by_user = true;
     service.page_bytes_per_s = 1e9;
@@ -54,6 +56,8 @@ Status full_status() {
     activity.busy = milliseconds(250);
     activity.attained = milliseconds(750);
     activity.iteration_time = milliseconds(250);
+    activity.iteration_time_expected = true;
+    activity.iteration_memory = {Bytes{30}, milliseconds(4), {Bytes{31}, Bytes{32}}};
     activity.idle = milliseconds(125);
     activity.occupancy = 0.5;
     activity.pageable = false;
@@ -148,7 +152,7 @@ TEST(Status, IsThisJson) {
         R"("gpu":"","job":4,"log":"","name":"late","pid":43,"state":"ended","uid":0,"user":"","why_unshared":"no torch"}],"jobs":[{"attached_s":20.0,)"
         R"("attained_s":0.75,"behind":"vae","behind_job":4,"beside":true,"boundaries_delayed":9,"busy_s":0.25,)"
         R"("class":"interactive","class_reason":"because","client":5,"command":"python resnet.py","company":[4,7],"company_rate":1.75,"company_rate_error":0.125,"elapsed_s":21.0,)"
-        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"gpu":"GPU-1","gpu_number":6,"idle_s":0.125,"iteration_ms":250.0,"iterations":12,"iterations_before":2,)"
+        R"("ephemeral_bytes":2,"estimate":"history","evacuations":7,"gpu":"GPU-1","gpu_number":6,"idle_s":0.125,"iteration_memory":{"least_bytes":30,"most_bytes":[31,32],"step_ms":4.0},"iteration_ms":250.0,"iteration_time_is":"expected","iterations":12,"iterations_before":2,)"
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
         R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"on_device_bytes":10,"page_outs":8,)"
         R"("pageable":false,"paged_file_bytes":23,"paged_memory_bytes":22,"paged_out_bytes":11,"paged_pinned_bytes":21,"persistent_bytes":1,"pid":42,"placement":"load","priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
@@ -156,8 +160,8 @@ TEST(Status, IsThisJson) {
         R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"gpu":"","job":4,)"
         R"("log":"","name":"late","past_class":"interactive","past_ephemeral_bytes":5,"past_iteration_ms":20.0,)"
         R"("past_iterations":50,"past_persistent_bytes":4,"pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"
-        R"("service":{"capacity_bytes":4294967296,"device":"cuda","devices":[{"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
-        R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
+        R"("service":{"busy_share":0.75,"capacity_bytes":4294967296,"device":"cuda","devices":[{"busy_share":0.75,"capacity_bytes":4294967296,"device":"cuda","gates_closed_share":0.125,"gpu":"GPU-1",)"
+        R"("held_by_orphans_bytes":1048576,"iteration_extra_ms":2.0,"iteration_pace":1.25,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
         R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lost":"it fell off the bus","min_turn_ms":5.0,"mps":"/mps","number":6,)"
         R"("page_bytes_per_s":1000000000.0,"reserved_bytes":1073741824,"statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
         R"("lane_resizes":13,"lanes_opened":12,"page_ins":9,"page_outs":8,"paged_bytes":10,"profiling_turns":11,)"
@@ -165,7 +169,7 @@ TEST(Status, IsThisJson) {
         R"("turns":1,"yields_asked":3},"trace":{"bytes":99,"path":"/t","previous":"/t.previous","recording":false},)"
         R"("used_by_others_bytes":2097152}],)"
         R"("gates_closed_share":0.125,"gpu":"GPU-1",)"
-        R"("held_by_orphans_bytes":1048576,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
+        R"("held_by_orphans_bytes":1048576,"iteration_extra_ms":2.0,"iteration_pace":1.25,"lanes":[{"charge_bytes":30,"holder":5,"lane":2,"size_bytes":20,)"
         R"("uid":1000},{"charge_bytes":1,"lane":3,"size_bytes":1,"uid":1000}],"lanes_max":3,"metrics":"127.0.0.1:9464","min_turn_ms":5.0,"mps":"/mps",)"
         R"("page_bytes_per_s":1000000000.0,"paging":true,"pid":77,"placement":"pack","policy":"fair","reserved_bytes":1073741824,"share_by":"user","socket":"/run/socket",)"
         R"("state":"/state","statistics":{"admissions":5,"denials":7,"fallbacks":16,"gate_closings":18,)"
@@ -234,6 +238,16 @@ TEST(Status, StatesAndReasonsHaveNames) {
     EXPECT_EQ(wait_reason_from("turn"), WaitReason::kTurn);
     EXPECT_EQ(wait_reason_from("refused"), WaitReason::kRefused);
     EXPECT_EQ(wait_reason_from("godot"), std::nullopt);
+}
+
+TEST(Status, ThePaceCorrectsByWhatIsLess) {
+    const DeviceStatus::Pace slower{1.2, milliseconds(2)};
+    EXPECT_EQ(slower.of(milliseconds(5)), milliseconds(6)) << "a fifth is less than 2 ms";
+    EXPECT_EQ(slower.of(milliseconds(50)), milliseconds(52));
+    const DeviceStatus::Pace faster{0.5, milliseconds(-3)};
+    EXPECT_EQ(faster.of(milliseconds(4)), milliseconds(2));
+    EXPECT_EQ(faster.of(milliseconds(40)), milliseconds(37));
+    EXPECT_EQ((DeviceStatus::Pace{-1, seconds(-1)}).of(milliseconds(1)), Duration{}) << "whatever it says";
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "os/clock.h"
 #include "web/assets.h"
 
 namespace salus::web {
@@ -157,12 +158,14 @@ struct Server::Loop {
     }
 
     void look() {
+        const Instant begun = os::now();
         const std::string news = text_of(site.look());
         for (auto next = viewers.begin(); next != viewers.end();) tell(*next++, news);  // which may drop it
+        pause_seen = std::clamp((os::now() - begun) * kPausePerLook, kLookEvery, kLookEveryUnseen);
         schedule();
     }
     void schedule() {
-        const timeval pause = timeval_of(viewers.empty() ? kLookEveryUnseen : kLookEvery);
+        const timeval pause = timeval_of(viewers.empty() ? kLookEveryUnseen : pause_seen);
         evtimer_add(timer, &pause);
     }
 
@@ -172,6 +175,7 @@ struct Server::Loop {
     evhttp* http = nullptr;
     event* timer = nullptr;
     std::list<Viewer> viewers;
+    Duration pause_seen = kLookEvery;  ///< while somebody views the page
 };
 
 Server::Server(os::Descriptor listener, Door door, Site& site)

@@ -1,6 +1,7 @@
 // Serves the web page: HTTP on a socket of this machine, by libevent, in one thread. Knows nothing of jobs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ public:
     /// How often the site looks: while somebody views the page, and otherwise.
     static constexpr Duration kLookEvery = milliseconds(500);
     static constexpr Duration kLookEveryUnseen = seconds(2);
+    /// A look may take the 250th part of the time. With many jobs, or on a busy machine, looks are rarer.
+    static constexpr std::int64_t kPausePerLook = 250;
 
     Server(os::Descriptor listener, Door door, Site& site);
     ~Server();

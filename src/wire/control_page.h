@@ -64,6 +64,13 @@ struct ControlPage {
     std::atomic<std::uint64_t> iteration_times_ns{0};  ///< their sum
     static constexpr Duration kIterationTimesLeast = microseconds(100);
 
+    /// For viewers only: the memory in use over one of its last iterations. While the client writes it, it has no steps.
+    static constexpr std::size_t kCurveSteps = 32;
+    alignas(64) std::atomic<std::uint64_t> curve_steps{0};
+    std::atomic<std::uint64_t> curve_step_ns{0};
+    std::atomic<std::uint64_t> curve_least{0};
+    std::array<std::atomic<std::uint64_t>, kCurveSteps> curve{};  ///< the most in each step
+
     alignas(kMemoryPage) GatePage gates;
 };
 

@@ -110,7 +110,7 @@ class Browser:
             time.sleep(0.05)
 
     def press(self, key, text=""):
-        codes = {"Enter": 13, "Escape": 27, "ArrowDown": 40}
+        codes = {"Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40}
         what = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0)}
         if len(key) == 1:
             what["text"] = text or key

@@ -81,6 +81,8 @@ public:
 
     std::optional<unsigned> index() const override { return nvml_ ? nvml_->index() : std::nullopt; }
 
+    std::optional<double> busy_share() const override { return nvml_ ? nvml_->busy_share() : std::nullopt; }
+
     bool is_lost() const override { return is_lost_; }
 
     std::optional<Usage> usage(const std::vector<int>& clients) const override {

@@ -25,6 +25,10 @@ struct Nvml::Functions {
         unsigned gpu_instance, compute_instance;
     };
 
+    struct Utilisation {
+        unsigned gpu_percent = 0, memory_percent = 0;
+    };
+
     int (*init)() = nullptr;
     int (*device_by_uuid)(const char*, void**) = nullptr;
     int (*memory)(void*, Memory2*) = nullptr;
@@ -34,7 +38,8 @@ struct Nvml::Functions {
     int (*count)(unsigned*) = nullptr;
     int (*device_by_index)(unsigned, void**) = nullptr;
     int (*uuid)(void*, char*, unsigned) = nullptr;
-    int (*mig_count)(void*, unsigned*) = nullptr;  ///< these two are missing in old drivers
+    int (*utilisation)(void*, Utilisation*) = nullptr;  ///< this and the next two are missing in some drivers
+    int (*mig_count)(void*, unsigned*) = nullptr;
     int (*mig_by_index)(void*, unsigned, void**) = nullptr;
     bool complete = false;
 
@@ -51,6 +56,7 @@ struct Nvml::Functions {
                    find(driver_version, "nvmlSystemGetDriverVersion") && find(index, "nvmlDeviceGetIndex") &&
                    find(count, "nvmlDeviceGetCount_v2") && find(device_by_index, "nvmlDeviceGetHandleByIndex_v2") &&
                    find(uuid, "nvmlDeviceGetUUID");
+        find(utilisation, "nvmlDeviceGetUtilizationRates");
         find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
         find(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
         complete = complete && init() == 0;
@@ -101,6 +107,12 @@ std::optional<std::map<int, Bytes>> Nvml::used_by_process() const {
             used[static_cast<int>(process.pid)] += Bytes{static_cast<std::int64_t>(process.used)};
     }
     return used;
+}
+
+std::optional<double> Nvml::busy_share() const {
+    Functions::Utilisation used;
+    if (!functions_->utilisation || functions_->utilisation(device_, &used) != 0) return std::nullopt;
+    return std::min(used.gpu_percent / 100.0, 1.0);
 }
 
 std::optional<unsigned> Nvml::index() const {

@@ -22,6 +22,8 @@ public:
     std::optional<Bytes> used() const;
     /// Memory of each process on the GPU; imported memory counts for its creator. Nothing if it cannot be determined.
     std::optional<std::map<int, Bytes>> used_by_process() const;
+    /// Share of about the last second in which a kernel ran. Nothing: this GPU cannot tell (a MIG instance).
+    std::optional<double> busy_share() const;
     /// The GPU's number on this machine, by which tools name it.
     std::optional<unsigned> index() const;
     std::string driver_version() const;
