@@ -44,7 +44,8 @@ void join() {
 
 Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
     if (options.alone) return;
-    if (options.join) join();
+    joined_ = options.join;
+    if (joined_) join();
     const salus_options wanted = attach_options(options);
     const salus_status status = salus_attach(&wanted, &client_);
     if (status == SALUS_OK) return;
@@ -53,7 +54,8 @@ Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
 }
 
 Runtime::~Runtime() {
-    if (client_) salus_detach(client_);
+    // A job of its own ends when it detaches: then nobody would see the process's exit status.
+    if (client_ && !joined_) salus_detach(client_);
     for (const auto& [size, blocks] : free_) {
         for (void* block : blocks) std::free(block);
     }
