@@ -142,6 +142,20 @@ TEST(HostDevicesByChoice, TheUserNamesOne) {
         << wrong.output();
 }
 
+TEST(HostDevicesByChoice, AnEngineAssignsOne) {
+    Machine machine({"--device", "host:3"});
+    Devices jobs(machine);
+    for (const auto& [name, assigned, expected, placement] :
+         {std::tuple("a", "1", 1, "assigned"), std::tuple("b", "1", 1, "assigned"), std::tuple("c", "7,2", 2, "assigned"),
+          std::tuple("d", "GPU-5a1d5a1d", 0, "empty")}) {
+        machine.also["CUDA_VISIBLE_DEVICES"] = assigned;
+        jobs.run(name);
+        ASSERT_TRUE(jobs.works(name)) << jobs[name].output();
+        EXPECT_EQ(jobs.gpu_of(name), expected) << name;
+        EXPECT_EQ(jobs.placement_of(name), placement) << name;
+    }
+}
+
 TEST(HostDevicesByChoice, BatchJobsArePackedAndInteractiveOnesSpread) {
     Machine machine({"--device", "host:2", "--placement", "pack"});
     Devices jobs(machine);

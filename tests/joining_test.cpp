@@ -24,6 +24,17 @@ json history_of(Machine& machine) {
     return json::parse(list.output(), nullptr, false);
 }
 
+TEST(JoinsWithoutPython, AProgramThatUsesTheLibraryIsAJobWithAnEnd) {
+    Machine machine;
+    Process job(Words{SALUS_JOB_BINARY, "--join", "--iterations", "20", "--persistent", "4MiB", "--ephemeral", "4MiB"},
+                joining_environment(machine), machine.path("job.out"));
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    json known;
+    ASSERT_TRUE(eventually([&] { return (known = history_of(machine)).size() == 1; })) << machine.log();
+    EXPECT_EQ(known[0]["status"], 0);
+    EXPECT_EQ(known[0]["iterations"], 20);
+}
+
 /// Trains for so many iterations, then does what the last argument says.
 constexpr const char* kJoiningScript = R"(
 import os, signal, subprocess, sys, time

@@ -88,7 +88,7 @@ SALUS_API salus_status salus_attach(const salus_options* options, salus_client**
  * it. `name` and `key` may be NULL: then SALUS_NAME and SALUS_KEY, or the command line, say what it is called and which
  * command's runs it continues. SALUS_WAITING when the time has passed or a signal has come: call it again, or go on without
  * waiting. SALUS_NO_SERVICE: see salus_error_text(). A process that belongs to a job already (SALUS_JOB) gets SALUS_OK at
- * once. */
+ * once. The job ends with salus_detach, or with the process: only then its exit status is known. */
 SALUS_API salus_status salus_announce_within(const char* name, const char* key, uint64_t nanoseconds);
 /* The number of the job to which this process belongs; 0: to none. */
 SALUS_API uint32_t salus_job(void);

@@ -3,11 +3,13 @@
  *
  * A line of plugstack.conf:
  *
- *   optional /usr/lib/salus/slurm/spank_salus.so [share=shard|all|asked] [salus=/usr/bin/salus] [socket=/run/salus/socket]
+ *   optional /usr/lib/salus/spank_salus.so [share=shard|all|asked] [partitions=NAME,...] [salus=/usr/bin/salus]
+ *                                          [socket=/run/salus/socket]
  *
- *   share    shard: jobs that were given shards of a GPU; all: every job; asked: only those with --salus
- *   salus    the program, by default /usr/bin/salus
- *   socket   where the node's service listens, by default the machine's; %n stands for the node's name
+ *   share        shard: jobs that were given shards of a GPU; all: every job; asked: only those with --salus
+ *   partitions   share= holds for jobs of these partitions only; without it, for all
+ *   salus        the program, by default /usr/bin/salus
+ *   socket       where the node's service listens, by default the machine's; %n stands for the node's name
  *
  * Options of srun, sbatch and salloc: --salus[=priority=N,weight=X,class=batch|interactive,iterations=N,key=TEXT], --no-salus.
  * A task that cannot share runs as without Salus, and one line on its standard error says why. */
@@ -28,6 +30,7 @@ SPANK_PLUGIN(salus, 1)
 
 enum share { SHARE_SHARD, SHARE_ALL, SHARE_ASKED };
 static enum share share = SHARE_SHARD;
+static const char *partitions = "";
 static const char *program = "/usr/bin/salus";
 static const char *socket_pattern = "";
 static int asked, declined;
@@ -88,10 +91,11 @@ int slurm_spank_init(spank_t spank, int count, char **words) {
     for (int i = 0; i < count; ++i) {
         if (!strncmp(words[i], "salus=", 6)) program = words[i] + 6;
         else if (!strncmp(words[i], "socket=", 7)) socket_pattern = words[i] + 7;
+        else if (!strncmp(words[i], "partitions=", 11)) partitions = words[i] + 11;
         else if (!strcmp(words[i], "share=shard")) share = SHARE_SHARD;
         else if (!strcmp(words[i], "share=all")) share = SHARE_ALL;
         else if (!strcmp(words[i], "share=asked")) share = SHARE_ASKED;
-        else slurm_error("spank_salus: '%s' in plugstack.conf must be share=shard|all|asked, salus= or socket=", words[i]);
+        else slurm_error("spank_salus: '%s' in plugstack.conf must be share=shard|all|asked, partitions=, salus= or socket=", words[i]);
     }
     for (struct spank_option *option = kOptions; option->name; ++option) {
         const spank_err_t failure = spank_option_register(spank, option);
@@ -100,10 +104,22 @@ int slurm_spank_init(spank_t spank, int count, char **words) {
     return 0;
 }
 
+static int is_one_of(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    for (; *names; names += strcspn(names, ","), names += *names == ',') {
+        if (strcspn(names, ",") == length && !strncmp(names, name, length)) return 1;
+    }
+    return 0;
+}
+
 static int is_wanted(spank_t spank) {
-    char shards[64];
+    char shards[64], partition[256];
     if (declined) return 0;
-    if (asked || share == SHARE_ALL) return 1;
+    if (asked) return 1;
+    if (*partitions && (spank_getenv(spank, "SLURM_JOB_PARTITION", partition, sizeof partition) != ESPANK_SUCCESS ||
+                        !is_one_of(partitions, partition)))
+        return 0;
+    if (share == SHARE_ALL) return 1;
     return share == SHARE_SHARD &&
            spank_getenv(spank, "SLURM_SHARDS_ON_NODE", shards, sizeof shards) == ESPANK_SUCCESS && *shards;
 }

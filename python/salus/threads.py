@@ -17,7 +17,10 @@ import threading
 _HARMLESS_MODULES = (
     "tqdm.", "ipykernel.", "IPython.core.", "zmq.", "debugpy.", "pydevd", "tensorboard.", "tensorboardX.",
     "torch.utils.tensorboard.", "wandb.", "mlflow.", "comet_ml.", "neptune.", "sentry_sdk.",
-    "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.")
+    "torch.utils.data._utils.pin_memory", "torch._inductor.", "torch.distributed.elastic.", "huggingface_hub.", "ray._private.")
+# Ray Tune and Train run a script's function in a thread of theirs. Meanwhile the main thread and their others wait for it, and
+# pass on what it reports.
+_RUNNERS = ("ray.air._internal.", "ray.tune.", "ray.train.")
 # Recognised by the code that starts them: the compiler's own pool, and what a DataLoader sends its workers, which is indices. What
 # a script puts into a queue itself is pickled by the script's own methods, in the queue's thread.
 _LIBRARIES = ("torch._inductor.", "torch.utils.data.", "torchdata.")
@@ -124,7 +127,8 @@ class _Starting:
 
 def _others():
     current = threading.current_thread()
-    return _start_was_hidden or any(thread is not current and not _is_harmless(thread) for thread in threading.enumerate())
+    return _start_was_hidden or any(thread is not current and not _is_harmless(thread) and not _waits_for(current, thread)
+                                    for thread in threading.enumerate())
 
 
 def _is_started_by_library():
@@ -139,12 +143,16 @@ def _is_harmless(thread):
         return True
     if not getattr(thread, "_initialized", True):  # threading will say so
         return True
-    if type(thread).__module__.startswith(_HARMLESS_MODULES):
-        return True
+    return _is_of(thread, _HARMLESS_MODULES) or isinstance(thread, threading._DummyThread) and _is_autograd(thread)
+
+
+def _is_of(thread, modules):
     target = getattr(thread, "_target", None)
-    if (getattr(target, "__module__", None) or "").startswith(_HARMLESS_MODULES):
-        return True
-    return isinstance(thread, threading._DummyThread) and _is_autograd(thread)
+    return type(thread).__module__.startswith(modules) or (getattr(target, "__module__", None) or "").startswith(modules)
+
+
+def _waits_for(current, thread):
+    return _is_of(current, _RUNNERS) and (thread is threading.main_thread() or _is_of(thread, _RUNNERS))
 
 
 def _is_autograd(thread):

@@ -16,5 +16,7 @@ struct Finding {
 std::vector<Finding> check_machine();
 /// Programs, files and the service of Salus.
 std::vector<Finding> check_salus();
+/// What Slurm and Ray need on this node, as far as they are here.
+std::vector<Finding> check_cluster();
 
 }  // namespace salus::cli

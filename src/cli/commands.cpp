@@ -14,6 +14,7 @@ void add_commands(CLI::App& program, Action& action) {
     add_wait_command(program, action);
     add_report_command(program, action);
     add_history_command(program, action);
+    add_profiles_command(program, action);
     add_usage_command(program, action);
     add_web_command(program, action);
     add_forecast_command(program, action);

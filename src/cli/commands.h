@@ -36,6 +36,7 @@ void add_slurm_command(CLI::App& program, Action& action);
 void add_control_commands(CLI::App& program, Action& action);
 void add_wait_command(CLI::App& program, Action& action);
 void add_history_command(CLI::App& program, Action& action);
+void add_profiles_command(CLI::App& program, Action& action);
 void add_usage_command(CLI::App& program, Action& action);
 void add_web_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);

@@ -1,7 +1,9 @@
 // salus doctor: what this machine supports and what is missing, one line each.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -98,10 +100,11 @@ bool examine_gpu(std::vector<Finding>& findings) {
     return true;
 }
 
-int examine(bool as_json) {
+int examine(bool as_json, bool for_cluster) {
     std::vector<Finding> findings = check_machine();
     examine_python(findings, examine_gpu(findings));
     for (Finding& finding : check_salus()) findings.push_back(std::move(finding));
+    if (for_cluster) std::ranges::move(check_cluster(), std::back_inserter(findings));
     bool ok = true;
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (const Finding& finding : findings) {
@@ -117,9 +120,13 @@ int examine(bool as_json) {
 
 void add_doctor_command(CLI::App& program, Action& action) {
     CLI::App* doctor = program.add_subcommand("doctor", "Check what this machine supports and what is missing");
-    auto as_json = std::make_shared<bool>(false);
-    doctor->add_flag("--json", *as_json, "Print JSON");
-    doctor->callback([as_json, &action] { action = [as_json] { return examine(*as_json); }; });
+    struct Arguments {
+        bool json = false, cluster = false;
+    };
+    auto a = std::make_shared<Arguments>();
+    doctor->add_flag("--json", a->json, "Print JSON");
+    doctor->add_flag("--cluster", a->cluster, "Also check what Slurm and Ray need on this node");
+    doctor->callback([a, &action] { action = [a] { return examine(a->json, a->cluster); }; });
 }
 
 }  // namespace salus::cli

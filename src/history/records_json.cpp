@@ -1,7 +1,9 @@
 #include "history/records_json.h"
 
+#include <charconv>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/client_class.h"
@@ -26,6 +28,15 @@ Duration seconds_in(const json& row, const char* key) {
     return time_s >= 0 && time_s <= kLongest_s ? seconds_of(time_s) : Duration{};
 }
 
+/// 0: none. As text, because readers of JSON may round large numbers.
+std::uint64_t key_in(const json& row) {
+    std::string text;
+    read(row, "key", text);
+    std::uint64_t key = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key, 16);
+    return error == std::errc{} && end == text.data() + text.size() ? key : 0;
+}
+
 }  // namespace
 
 json records_json(const std::vector<Record>& records) {
@@ -33,6 +44,7 @@ json records_json(const std::vector<Record>& records) {
     for (const Record& record : records) {
         const Run& run = record.last;
         rows.push_back({{"command", run.command},
+                        {"key", fmt::format("{:016x}", run.keys.command)},
                         {"user", run.uid},
                         {"runs", record.runs},
                         {"iterations", run.figures.iterations},
@@ -58,6 +70,7 @@ std::vector<Record> records_from(const json& document) {
         Run& run = record.last;
         std::string job_class;
         read(row, "command", run.command);
+        run.keys.command = key_in(row);
         read(row, "user", run.uid);
         read(row, "runs", record.runs);
         read(row, "iterations", run.figures.iterations);

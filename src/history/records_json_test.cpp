@@ -9,8 +9,13 @@ namespace {
 TEST(RecordsJson, ComeBackAsTheyWere) {
     Record record;
     record.runs = 3;
-    record.last = {1001,  {}, "python train.py", {500, milliseconds(20), mebibytes(100), mebibytes(200), true}, seconds(9),
-                   1.7e9, 143};
+    record.last = {1001,
+                   {0xf000000000000001, 0},
+                   "python train.py",
+                   {500, milliseconds(20), mebibytes(100), mebibytes(200), true},
+                   seconds(9),
+                   1.7e9,
+                   143};
     const nlohmann::json written = records_json({record, {}});
     const std::vector<Record> read = records_from(written);
     ASSERT_EQ(read.size(), 2u);
@@ -18,6 +23,7 @@ TEST(RecordsJson, ComeBackAsTheyWere) {
     EXPECT_EQ(read[0].last.figures.iteration_time, milliseconds(20));
     EXPECT_TRUE(read[0].last.figures.interactive);
     EXPECT_EQ(read[0].last.status, 143);
+    EXPECT_EQ(read[0].last.keys.command, 0xf000000000000001);
 }
 
 TEST(RecordsJson, WhatJobsHaveUsedComesBack) {
@@ -34,7 +40,7 @@ TEST(RecordsJson, WhatJobsHaveUsedComesBack) {
 
 TEST(RecordsJson, WhatMakesNoSenseKeepsItsDefault) {
     EXPECT_TRUE(records_from(nlohmann::json::object()).empty());
-    const auto odd = nlohmann::json::parse(R"([7, {"command": 5, "runs": "x", "took_s": 1e300, "class": 1}])");
+    const auto odd = nlohmann::json::parse(R"([7, {"command": 5, "key": "0g", "runs": "x", "took_s": 1e300, "class": 1}])");
     const std::vector<Record> read = records_from(odd);
     ASSERT_EQ(read.size(), 1u);
     EXPECT_EQ(records_json(read), records_json({Record{}}));

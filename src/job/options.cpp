@@ -184,6 +184,7 @@ void add_sharing(Adder& a, Options& o) {
     a.flag("--iterations-known", o.iterations_known, "tell Salus the number of iterations");
     a.flag("--profile-known", o.profile_known, "tell Salus the memory needs when attaching");
     a.flag("--alone", o.alone, "run without Salus, with ordinary memory");
+    a.flag("--join", o.join, "without `salus run`: become a job by itself, in the environment that `salus env` prints");
 }
 
 void add_faults(Adder& a, Options& o, Given& given) {

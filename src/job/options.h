@@ -53,6 +53,7 @@ struct Options {
     Hang hang = Hang::kInside;
 
     bool alone = false;
+    bool join = false;
     std::int32_t priority = 0;
     double weight = 0;
     double occupancy = 0;

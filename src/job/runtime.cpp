@@ -34,10 +34,18 @@ std::string out_of_memory(std::size_t size) {
     return "out of memory: " + format_bytes(Bytes{static_cast<std::int64_t>(size)}) + " more";
 }
 
+/// Waits for room, as long as it takes. If there is no service, attaching says so.
+void join() {
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    while (salus_announce_within(nullptr, nullptr, kSecond) == SALUS_WAITING) continue;
+}
+
 }  // namespace
 
 Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
     if (options.alone) return;
+    joined_ = options.join;
+    if (joined_) join();
     const salus_options wanted = attach_options(options);
     const salus_status status = salus_attach(&wanted, &client_);
     if (status == SALUS_OK) return;
@@ -46,7 +54,8 @@ Runtime::Runtime(const Options& options) : speaker_(options.speaker()) {
 }
 
 Runtime::~Runtime() {
-    if (client_) salus_detach(client_);
+    // A job of its own ends when it detaches: then nobody would see the process's exit status.
+    if (client_ && !joined_) salus_detach(client_);
     for (const auto& [size, blocks] : free_) {
         for (void* block : blocks) std::free(block);
     }

@@ -35,6 +35,7 @@ private:
 
     std::string speaker_;
     salus_client* client_ = nullptr;  ///< null: alone
+    bool joined_ = false;             ///< it is a job of its own
     std::mutex mutex_;
     std::map<std::size_t, std::vector<void*>> free_;  ///< alone only: what was released, by size
 };

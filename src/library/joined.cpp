@@ -56,7 +56,8 @@ void set_environment(const wire::Running& running) {
     set("SALUS_JOB", std::to_string(running.job));
     set("SALUS_DEVICE", running.device.view());
     const std::string_view gpu = running.gpu.view(), mps = running.mps.view();
-    if (!gpu.empty() && !is_set("CUDA_VISIBLE_DEVICES")) set("CUDA_VISIBLE_DEVICES", gpu);
+    const bool on_gpu = running.device.view() == "cuda";
+    if (on_gpu && !gpu.empty() && !is_set("CUDA_VISIBLE_DEVICES")) set("CUDA_VISIBLE_DEVICES", gpu);
     if (mps.empty()) return;
     set("CUDA_MPS_PIPE_DIRECTORY", mps);
     set("CUDA_MPS_LOG_DIRECTORY", mps);

@@ -46,7 +46,9 @@ std::optional<Server::WhyNot> Server::read_wishes(const wire::Wishes& said, Wish
     const std::vector<DeviceNames> names = names_of_devices();
     const std::string_view list = said.devices.view();
     if (said.by == wire::Wishes::kNobody) return std::nullopt;
-    if (said.by == wire::Wishes::kEnvironment && devices_.front()->traits().is_host) return std::nullopt;
+    // Several devices of the host stand for GPUs, so that what an engine assigns can be tried.
+    const bool on_host = devices_.front()->traits().is_host;
+    if (said.by == wire::Wishes::kEnvironment && on_host && devices_.size() < 2) return std::nullopt;
     for (const std::size_t found : devices_in(list, names)) wishes.devices.push_back(devices_[found]->id());
     if (said.by == wire::Wishes::kEarlier) {
         wishes.was_there = !wishes.devices.empty();
@@ -59,15 +61,16 @@ std::optional<Server::WhyNot> Server::read_wishes(const wire::Wishes& said, Wish
             fmt::format("--gpu: there is no GPU '{}'; the service shares {}", unknown.empty() ? list : unknown, all_names()),
             Mistake::kUsers};
     }
-    wishes.is_assigned = true;
-    wishes.has_several = list.find(',') != std::string_view::npos;
     // What the service does not share may come before what it does.
     for (std::size_t at = list.find(','); wishes.devices.empty() && at != std::string_view::npos;
          at = list.find(',', at + 1)) {
         for (const std::size_t found : devices_in(list.substr(at + 1), names))
             wishes.devices.push_back(devices_[found]->id());
     }
-    if (!wishes.devices.empty()) return std::nullopt;
+    wishes.is_assigned = !wishes.devices.empty();
+    wishes.has_several = wishes.is_assigned && list.find(',') != std::string_view::npos;
+    // On the host, a list that names none of its devices is about GPUs, and these are not ours.
+    if (wishes.is_assigned || on_host) return std::nullopt;
     return WhyNot{fmt::format("CUDA_VISIBLE_DEVICES is '{}', which names no GPU that the service shares", list),
                   Mistake::kFinal};
 }

@@ -30,6 +30,7 @@ LINES = {
     "apptainer *": CONTAINERS,
     'eval "$(salus env --shell)"': "changes the reader's own shell; tests/joining_test.cpp looks at what is printed",
     "gcc -shared *": "needs Slurm's headers; tests/cluster/slurm compiles the plugin",
+    "salus doctor --cluster": "needs an engine to end well; tests/cluster/slurm has one",
     "salus run -- python jax_or_cupy.py &": GPU,
     "salus run --gpu *": "needs several GPUs; tests/devices_test.cpp has them",
     "bench/gpu *": GPU,

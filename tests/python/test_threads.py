@@ -62,6 +62,34 @@ class Told(unittest.TestCase):
             module.submit(pool, lambda: None).result()
             self.assertEqual(self.told, [])
 
+    def test_rays_other_threads_wait_for_the_one_that_runs_the_script(self):
+        module = types.ModuleType("ray.air._internal.util")
+        exec("import threading\nclass RunnerThread(threading.Thread):\n    pass", module.__dict__)
+        seen, started = [], threading.Event()
+
+        def script():
+            started.wait()
+            seen.append(self.threads.look_again())
+            own = threading.Thread(target=self.go_on.wait)
+            own.start()
+            seen.append(self.threads.look_again())
+
+        runner = module.RunnerThread(target=script)
+        runner.start()
+        started.set()
+        runner.join()
+        self.assertEqual(seen, [False, True], "the script's own threads count in any case")
+        self.assertEqual(self.told, [True, False, True])
+
+    def test_a_runner_of_ray_counts_for_all_others(self):
+        module = types.ModuleType("ray.air._internal.util")
+        exec("import threading\nclass RunnerThread(threading.Thread):\n    pass", module.__dict__)
+        runner = module.RunnerThread(target=self.go_on.wait)
+        runner.start()
+        self.assertTrue(self.threads.look_again())
+        self.go_on.set()
+        runner.join()
+
     def test_a_name_says_nothing(self):
         thread = threading.Thread(target=self.go_on.wait, name="Control")
         thread.start()
