@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -36,6 +38,7 @@ struct Nvml::Functions {
     int (*uuid)(void*, char*, unsigned) = nullptr;
     int (*mig_count)(void*, unsigned*) = nullptr;  ///< these two are missing in old drivers
     int (*mig_by_index)(void*, unsigned, void**) = nullptr;
+    int (*name)(void*, char*, unsigned) = nullptr;  ///< of its model
     bool complete = false;
 
     Functions() {
@@ -53,6 +56,7 @@ struct Nvml::Functions {
                    find(uuid, "nvmlDeviceGetUUID");
         find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
         find(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
+        find(name, "nvmlDeviceGetName");
         complete = complete && init() == 0;
     }
 
@@ -131,6 +135,19 @@ std::vector<DeviceNames> Nvml::all() {
         }
     }
     return found;
+}
+
+bool Nvml::are_of_one_model() {
+    const Functions& nvml = Functions::loaded();
+    unsigned count = 0;
+    if (!nvml.complete || !nvml.name || nvml.count(&count) != 0) return true;
+    std::set<std::string> models;
+    for (unsigned i = 0; i < count; ++i) {
+        void* gpu = nullptr;
+        char text[128] = "";
+        if (nvml.device_by_index(i, &gpu) == 0 && nvml.name(gpu, text, sizeof text) == 0) models.insert(text);
+    }
+    return models.size() < 2;
 }
 
 std::string Nvml::driver_version() const {
