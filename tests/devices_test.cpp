@@ -366,6 +366,26 @@ TEST_F(FourGpus, WhatTheUserHasAssignedWinsInEverySpelling) {
     }
 }
 
+// CUDA counts the fastest first then, and nobody else knows which one that is.
+TEST_F(FourGpus, AmongDifferentModelsANumberStaysForCudaToRead) {
+    machine.also["SALUS_STANDIN_MODELS"] = "slow,slow,fast,slow";
+    const std::string file = machine.path("sees");
+    const auto sees = [&](const Words& options) {
+        Process run =
+            machine.salus(Words{"run"} + options + Words{"--", "sh", "-c", "echo -n $CUDA_VISIBLE_DEVICES >" + file});
+        EXPECT_EQ(run.wait(), 0) << run.output();
+        return text_of(file);
+    };
+    machine.also["CUDA_VISIBLE_DEVICES"] = "2";
+    EXPECT_EQ(sees({}), "2");
+    EXPECT_EQ(sees({"--gpu", "2"}), uuid_of(2)) << "that is a number of nvidia-smi";
+    machine.also["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+    EXPECT_EQ(sees({}), uuid_of(2));
+    machine.also.erase("CUDA_DEVICE_ORDER");
+    machine.also["SALUS_STANDIN_MODELS"] = "slow,slow,slow,slow";
+    EXPECT_EQ(sees({}), uuid_of(2));
+}
+
 TEST_F(FourGpus, AJobWithSeveralSharesTheOneThatItUses) {
     machine.also["CUDA_VISIBLE_DEVICES"] = "3,1";
     jobs.run("several");
@@ -373,6 +393,26 @@ TEST_F(FourGpus, AJobWithSeveralSharesTheOneThatItUses) {
     EXPECT_EQ(jobs.gpu_of("several"), 3);
     EXPECT_GT(used_mib(3), 0);
     EXPECT_EQ(used_mib(1), 0);
+}
+
+/// A job whose process uses another GPU than the first of those that it was assigned.
+TEST_F(FourGpus, AJobIsCountedWhereItsProcessIs) {
+    machine.also["CUDA_VISIBLE_DEVICES"] = "3,1";
+    const std::string file = machine.path("inner");
+    Process run = machine.salus({"run", "--name", "inner", "--", "sh", "-c",
+                                 "CUDA_VISIBLE_DEVICES=" + uuid_of(1) + " exec " + SALUS_JOB_BINARY +
+                                     " --block 4MiB --work 200 --think-ms 2 --iterations 1000000 --persistent 4MiB "
+                                     "--ephemeral 8MiB"});
+    ASSERT_TRUE(machine.goes_on("inner")) << run.output() << machine.log();
+    EXPECT_EQ(jobs.gpu_of("inner"), 1);
+    machine.also.erase("CUDA_VISIBLE_DEVICES");
+    for (const char* name : {"a", "b", "c"}) {
+        jobs.run(name);
+        ASSERT_TRUE(jobs.works(name)) << jobs[name].output();
+    }
+    std::set<int> used;
+    for (const char* name : {"a", "b", "c"}) used.insert(jobs.gpu_of(name));
+    EXPECT_EQ(used, (std::set<int>{0, 2, 3})) << "one job each, and nobody beside the first";
 }
 
 /// The service sees two of them, in an order of its own.
@@ -397,6 +437,16 @@ TEST_F(SomeGpus, AServiceManagesThoseThatItsEnvironmentAllows) {
     Process& other = jobs.run("other", {"--gpu", "0"});
     EXPECT_EQ(other.wait(), 2);
     EXPECT_NE(other.output().find("there is no GPU '0'"), std::string::npos) << other.output();
+}
+
+TEST_F(SomeGpus, AClientOnAGpuThatIsNotSharedIsTurnedAway) {
+    machine.also["CUDA_VISIBLE_DEVICES"] = uuid_of(0);
+    machine.also["SALUS_DEVICE"] = "cuda";
+    Process& job = machine.job("elsewhere", {"--iterations", "20", "--persistent", "4MiB", "--ephemeral", "8MiB"});
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_EQ(machine.report("elsewhere")["counters"].value("shared", -1), 0);
+    EXPECT_NE(machine.log().find("the process uses the GPU " + uuid_of(0) + "; the service shares 3 ("), std::string::npos)
+        << machine.log();
 }
 
 TEST(TwoGpus, AJobThatWaitsIsPlacedAnewWhenAnotherGpuIsFree) {

@@ -197,6 +197,22 @@ TEST_P(Joins, AServiceThatComesBackKnowsItByItsNumber) {
     EXPECT_EQ(machine_.services().size(), 1u) << "jobs start none";
 }
 
+TEST_P(Joins, AProcessThatHasDetachedGoesOnAsAJob) {
+    std::ofstream(machine_.path("train.py")) << R"(
+import ctypes, sys, time
+from _salus import library
+assert library.join(None, None) is None
+client = library.Attachment()
+assert client._library.salus_detach(client._client) == 0
+time.sleep(float(sys.argv[1]))
+sys.exit(7)
+)";
+    Process job = start("leaves", {"0.5"});
+    EXPECT_EQ(job.wait(), 7) << job.output();
+    EXPECT_EQ(record(1)["status"], 7);
+    EXPECT_GE(record(1)["took_s"], 0.5);
+}
+
 class JoinsAtTheLimit : public Joins {
 protected:
     JoinsAtTheLimit() : Joins(/*usual=*/1, {"--users", "all", "--user-jobs-max", "1"}) {}
@@ -246,6 +262,11 @@ TEST(JoinsByShim, AProgramIsAJobAndWaitsForRoomBeforeTheDriverStarts) {
     EXPECT_EQ(machine.used_mib(late.pid()), 0) << "it has no context yet";
     hurried.end();
     EXPECT_TRUE(eventually([&] { return machine.row("hurried").empty(); })) << "a process that waits may be killed";
+    Process stopped = start("stopped", {"resolver", "--launches", "50"});
+    ASSERT_TRUE(eventually([&] { return machine.state_of("stopped") == "waiting"; })) << stopped.output();
+    stopped.signal(SIGINT);
+    EXPECT_EQ(stopped.wait(), 130) << "its own handler has heard of it: " << stopped.output();
+    EXPECT_TRUE(large.runs());
     large.end();
     EXPECT_EQ(late.wait(), 0) << late.output();
     EXPECT_EQ(machine.line_of(late).value("sum", 0), 50);
@@ -253,6 +274,101 @@ TEST(JoinsByShim, AProgramIsAJobAndWaitsForRoomBeforeTheDriverStarts) {
         const json all = history_of(machine);
         return std::ranges::any_of(all, [](const json& one) { return one["status"] == 0; });
     })) << history_of(machine);
+}
+
+/// Three GPUs, of which the service shares the last two.
+class JoinsOnGpus : public ::testing::Test {
+protected:
+    JoinsOnGpus() : machine_({"--device", "cuda"}, /*start=*/false) {
+        add_gpu(machine_, {{"SALUS_STANDIN_DEVICES", "3"}, {"SALUS_STANDIN_MEMORY", std::to_string(4096 * kMiB)}});
+        start_service();
+        environment_ = joining_environment(machine_);
+    }
+    static std::string uuid_of(int gpu) { return "GPU-5a1d5a1d-0000-4000-8000-00000000000" + std::to_string(gpu); }
+    void start_service() {
+        machine_.also["CUDA_VISIBLE_DEVICES"] = uuid_of(1) + "," + uuid_of(2);
+        machine_.start_service();
+        machine_.also.erase("CUDA_VISIBLE_DEVICES");
+    }
+    Process start(const std::string& name, const Words& arguments, const std::map<std::string, std::string>& more = {}) {
+        auto all = environment_;
+        all["SALUS_NAME"] = name;
+        for (const auto& [key, value] : more) all[key] = value;
+        return Process(Words{SALUS_SHIM_PROGRAM} + arguments, all, machine_.path(name + ".out"));
+    }
+    int gpu_of(const std::string& name) { return machine_.row(name).value("gpu_number", -1); }
+
+    Machine machine_;
+    std::map<std::string, std::string> environment_;
+};
+
+TEST_F(JoinsOnGpus, OneThatIsRefusedSharesNoOtherGpu) {
+    Process job = start("refused", {"resolver", "--launches", "50"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_NE(job.output().find("CUDA_VISIBLE_DEVICES is '" + uuid_of(0) + "', which names no GPU that the service shares"),
+              std::string::npos)
+        << job.output();
+    EXPECT_EQ(machine_.log().find("refused, pid"), std::string::npos) << machine_.log();
+    EXPECT_EQ(machine_.log().find("turned away"), std::string::npos) << "it has not asked: " << machine_.log();
+    EXPECT_EQ(history_of(machine_).size(), 0u) << "it was no job";
+}
+
+TEST_F(JoinsOnGpus, TheNextServiceCountsItWhereItIs) {
+    Process job = start("stays", {"resolver", "--us", "1000", "--seconds", "600"}, {{"CUDA_VISIBLE_DEVICES", "2"}});
+    ASSERT_TRUE(eventually([&] { return machine_.row("stays").contains("client"); })) << job.output();
+    EXPECT_EQ(gpu_of("stays"), 2);
+    machine_.service().end();
+    start_service();
+    ASSERT_TRUE(eventually([&] { return machine_.row("stays").contains("client"); })) << job.output() << machine_.log();
+    EXPECT_EQ(gpu_of("stays"), 2);
+    EXPECT_EQ(machine_.row("stays").value("placement", ""), "stayed");
+    Process other = start("other", {"resolver", "--us", "1000", "--seconds", "600"});
+    ASSERT_TRUE(eventually([&] { return machine_.row("other").contains("client"); })) << other.output();
+    EXPECT_EQ(gpu_of("other"), 1) << "nobody is there";
+}
+
+TEST_F(JoinsOnGpus, RanksThatAreJobsOfTheirOwnTakeNoTurns) {
+    const std::map<std::string, std::string> ranks = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+    Process first = start("first", {"resolver", "--us", "1000", "--seconds", "600"}, ranks);
+    Process second = start("second", {"resolver", "--us", "1000", "--seconds", "600"}, ranks);
+    for (const char* name : {"first", "second"}) {
+        EXPECT_TRUE(eventually([&] {
+            return machine_.row(name).value("why_unshared", "").find("wait for others") != std::string::npos;
+        })) << name
+            << machine_.status();
+    }
+}
+
+/// The service shares a GPU, and a launcher has dropped LD_PRELOAD.
+class JoinsWithoutTheShim : public TorchTest {
+protected:
+    JoinsWithoutTheShim() : TorchTest(0) {}
+    Process start(const std::string& script) {
+        auto all = joining_environment(machine_);
+        all.merge(torch_environment());
+        all.erase("LD_PRELOAD");
+        return Process({python(), "-c", script}, all, machine_.path("python.out"));
+    }
+    ShimMachine machine_;
+};
+INSTANTIATE_TEST_SUITE_P(Torch, JoinsWithoutTheShim, ::testing::Values(0, 1), name_of);
+
+TEST_P(JoinsWithoutTheShim, TensorsOnTheCpuStayThere) {
+    Process job = start("import torch\nprint('sum', int(torch.ones(1 << 21).sum()))");
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_NE(job.output().find("sum 2097152\n"), std::string::npos) << job.output();
+    EXPECT_NE(job.output().find("the service shares a GPU, and this torch was built without CUDA"), std::string::npos)
+        << job.output();
+}
+
+TEST_P(JoinsWithoutTheShim, NoLibraryOnTheHostAllocatesFromAGpu) {
+    Process job = start(
+        "from _salus.library import Attachment\n"
+        "client = Attachment()\n"
+        "print(client.device, client.interpose('libc.so.6'))");
+    EXPECT_EQ(job.wait(), 0) << job.output();
+    EXPECT_NE(job.output().find("cuda the service shares a GPU, whose memory the library cannot use"), std::string::npos)
+        << job.output();
 }
 
 TEST(SalusEnv, PrintsTheSameInThreeWays) {

@@ -92,6 +92,8 @@ SALUS_API salus_status salus_attach(const salus_options* options, salus_client**
 SALUS_API salus_status salus_announce_within(const char* name, const char* key, uint64_t nanoseconds);
 /* The number of the job to which this process belongs; 0: to none. */
 SALUS_API uint32_t salus_job(void);
+/* "host" or "cuda": what the service shares to which that job was announced; empty: not known. */
+SALUS_API const char* salus_job_device(void);
 
 /* Waits until it is this job's turn, then enters an iteration. Several threads may call it: they then share one iteration,
  * whose boundary comes when the last of them has left. Calls nest within a thread.

@@ -45,12 +45,12 @@ def _torch_is_here(torch):
             _unshared(_DISTRIBUTED, say=os.environ.get("RANK", "0") == "0")
             os.environ["SALUS_NO_CREW"] = "1"  # its launches take no turns, either
             return
-        if _is_on_gpu():
-            _AdaptorOnGpu(torch).start()
-            return
         # A process that multiprocessing spawned is most often a DataLoader worker. It attaches only when it proves not to be
         # one.
         spawned = "--multiprocessing-fork" in sys.argv or "--multiprocessing-fork" in getattr(sys, "orig_argv", ())
+        if _is_on_gpu() or (not spawned and _joins_on_gpu()):
+            _AdaptorOnGpu(torch).start()
+            return
         _Adaptor(torch, at_once=not spawned).start()
     except Exception as error:
         _unshared("the adaptor cannot start (%s: %s)" % (type(error).__name__, error))
@@ -73,6 +73,12 @@ def _join():
     from .engines import name_and_key
 
     return library.join(*name_and_key())
+
+
+def _joins_on_gpu():
+    """A process without the shim learns only by joining what the service shares."""
+    _join()  # if it cannot, the attachment says why
+    return _is_on_gpu()
 
 
 def _world_size():
@@ -151,7 +157,7 @@ class _Adaptor:
     def _attach(self):
         from .library import Attachment
 
-        why_not = _join()
+        why_not = _join() or self._why_not_here()
         client = None if why_not else Attachment()
         if why_not or not client.attached:
             _unshared(why_not or client.why_not)
@@ -164,6 +170,10 @@ class _Adaptor:
         self._threads.watch()
         self._call_directly(client)
         return True
+
+    def _why_not_here(self):
+        """Before it attaches: its tensors would come from another device."""
+        return "the service shares a GPU, which this process knew too late" if _is_on_gpu() else None
 
     def _call_directly(self, client):
         """From now on Boundaries calls the client itself, except that begin() looks after other threads while there are any."""
@@ -295,6 +305,9 @@ class _AdaptorOnGpu(_Adaptor):
 
     def _attach_late(self):
         pass
+
+    def _why_not_here(self):
+        return None
 
     def _no_lanes_because(self, client):
         from . import cuda

@@ -68,7 +68,10 @@ def join(name, key):
         status = library.salus_announce_within(*arguments, _LOOK_AFTER_SIGNALS_NS)
     if status != OK:
         return library.salus_error_text().decode(errors="replace")
-    os.environ["SALUS_JOB"] = str(library.salus_job())  # for the processes that it starts
+    library.salus_job_device.restype = ctypes.c_char_p
+    # For the processes that it starts.
+    os.environ["SALUS_JOB"] = str(library.salus_job())
+    os.environ["SALUS_DEVICE"] = library.salus_job_device().decode()
     return None
 
 

@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> job_environment(const JobIdenti
         variables.emplace_back("SALUS_EPHEMERAL_HINT", std::to_string(job.memory_hint->second.count));
     }
     if (!job.place.device.empty()) variables.emplace_back("SALUS_DEVICE", job.place.device);
-    if (job.place.device == "cuda" && !job.place.gpu.empty() && !job.place.has_several)
+    if (job.place.device == "cuda" && !job.place.gpu.empty() && !job.place.stays_assigned)
         variables.emplace_back("CUDA_VISIBLE_DEVICES", job.place.gpu);
     if (!job.place.mps_directory.empty()) {
         variables.emplace_back("CUDA_MPS_PIPE_DIRECTORY", job.place.mps_directory);

@@ -23,10 +23,10 @@ Result<Adaptor> find_adaptor();
 
 /// The device that the service shares.
 struct Place {
-    std::string device;         ///< "host", "cuda"; empty: not known
-    std::string gpu;            ///< its UUID
-    std::string mps_directory;  ///< empty: no MPS
-    bool has_several = false;   ///< it was assigned several GPUs: CUDA_VISIBLE_DEVICES stays as it is
+    std::string device;           ///< "host", "cuda"; empty: not known
+    std::string gpu;              ///< its UUID
+    std::string mps_directory;    ///< empty: no MPS
+    bool stays_assigned = false;  ///< CUDA_VISIBLE_DEVICES stays as it is: it names several GPUs, or only CUDA knows which
 };
 
 struct JobIdentity {

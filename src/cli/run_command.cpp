@@ -20,7 +20,6 @@
 #include "base/command.h"
 #include "base/python_command.h"
 #include "base/text.h"
-#include "base/visible_devices.h"
 #include "cli/columns.h"
 #include "cli/commands.h"
 #include "cli/configuration.h"
@@ -31,7 +30,7 @@
 #include "cli/shim_preload.h"
 #include "cli/status_view.h"
 #include "cli/untold_runs.h"
-#include "device/cuda/nvml.h"
+#include "device/visible_gpus.h"
 #include "history/store.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
@@ -90,21 +89,6 @@ constexpr Bytes kHintMax = gibibytes(std::int64_t{1} << 20);
     const int why = errno;
     std::fprintf(stderr, "salus: %s: %s\n", arguments[0], std::strerror(why));
     ::_exit(why == ENOENT ? 127 : 126);
-}
-
-/// The same GPUs by their UUIDs. Numbers may mean others to a service outside of this container.
-std::string uuids_in(const std::string& visible) {
-    constexpr std::size_t kMost = 447;
-    const std::vector<DeviceNames> all = device::cuda::Nvml::all();
-    std::string text;
-    for (const std::size_t device : devices_in(visible, all)) {
-        const std::string more = (text.empty() ? "" : ",") + all[device].uuid;
-        if (text.size() + more.size() <= kMost) text += more;
-    }
-    if (text.empty()) text = visible.substr(0, kMost);
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-    return text;
 }
 
 class Runner {
@@ -192,18 +176,24 @@ private:
         if (!running) return announced.why_not;
         job_ = running->job;
         place_ = {std::string(running->device.view()), std::string(running->gpu.view()), std::string(running->mps.view()),
-                  running->has_several != 0};
+                  running->has_several != 0 || !is_sure_of_gpu()};
         waits_ = running->waits != 0;
         connection_ = std::move(connection).value();
         if (child_ > 0) tell_unshared();  // to a new service
         return {};
     }
 
+    /// Otherwise its CUDA_VISIBLE_DEVICES stays as its user has set it, and its client says which GPU that is.
+    bool is_sure_of_gpu() const {
+        const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+        return !arguments_.gpu.empty() || !visible || device::is_read_by_cuda_alike(visible);
+    }
+
     /// Where the job is to run. Nothing: its user has said nothing, and neither has its environment.
     std::optional<wire::Wishes> wishes() const {
         wire::Wishes wishes;
         const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-        if (child_ > 0 && !place_.gpu.empty() && !place_.has_several) {
+        if (child_ > 0 && !place_.gpu.empty() && !place_.stays_assigned) {
             wishes.by = wire::Wishes::kEarlier;
             wishes.devices = wire::Text<448>(place_.gpu);
         } else if (!arguments_.gpu.empty()) {
@@ -211,7 +201,7 @@ private:
             wishes.devices = wire::Text<448>(arguments_.gpu);
         } else if (visible) {
             wishes.by = wire::Wishes::kEnvironment;
-            wishes.devices = wire::Text<448>(uuids_in(visible));
+            wishes.devices = wire::Text<448>(device::gpus_by_uuid(visible));
         }
         if (arguments_.client_class == "batch") wishes.client_class = wire::Wishes::kBatch;
         if (arguments_.client_class == "interactive") wishes.client_class = wire::Wishes::kInteractive;

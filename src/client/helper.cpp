@@ -206,8 +206,9 @@ bool ProcessClient::reattach() {
         }
         memory_->set_alone(true);
         lost_ = true;
-        if (!failed_ && os::now() < deadline) continue;
-        if (!failed_) warn("the service is gone (" + connected.error() + "); this job continues without sharing");
+        if (!failed_ && !is_final_ && os::now() < deadline) continue;
+        if (!failed_ && is_final_) warn(connected.error() + "; this job continues without sharing");
+        else if (!failed_) warn("the service is gone (" + connected.error() + "); this job continues without sharing");
         go_alone();
         return false;
     }

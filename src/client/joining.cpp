@@ -10,6 +10,7 @@
 
 #include "base/python_command.h"
 #include "base/text.h"
+#include "device/visible_gpus.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/patience.h"
@@ -70,17 +71,19 @@ Joining::Joining(wire::Run run, os::ServiceFinder finder) : run_(run), finder_(s
 
 Result<bool> Joining::announce() {
     connection_.reset();
+    is_final_ = false;
     os::Service service = finder_.find();
     may_come_ = service.may_come;
     if (!service.connection) return Error{service.connection.error()};
-    if (const std::string assigned = variable("CUDA_VISIBLE_DEVICES"); !assigned.empty()) {
+    if (const char* const assigned = std::getenv("CUDA_VISIBLE_DEVICES")) {
         wire::Wishes wishes;
         wishes.by = wire::Wishes::kEnvironment;
-        wishes.devices = wire::Text<448>(assigned);
+        wishes.devices = wire::Text<448>(device::gpus_by_uuid(assigned));
         wire::send(service.connection.value().get(), wishes);
     }
     const wire::Announced announced = wire::announce(service.connection.value().get(), run_);
     may_come_ = announced.may_come;
+    is_final_ = announced.is_final || announced.users_mistake;
     if (!announced.running) return Error{announced.why_not};
     running_ = *announced.running;
     run_.job = running_.job;
@@ -89,9 +92,10 @@ Result<bool> Joining::announce() {
     return true;
 }
 
-bool Joining::wait(Duration at_most) {
+Result<bool> Joining::wait(Duration at_most) {
     const Instant until = os::now() + at_most;
     while (waits_) {
+        if (refusal_) return Error{*refusal_};
         const Duration left = until - os::now();
         if (left <= Duration{}) return false;
         if (!connection_) {
@@ -110,7 +114,15 @@ bool Joining::wait(Duration at_most) {
 
 /// To the next service. If none comes, the process starts: its client says how it goes on.
 void Joining::announce_again() {
-    if (!announce() && os::now() - lost_at_ >= os::orphan_wait()) waits_ = false;
+    const Result<bool> announced = announce();
+    if (announced) return;
+    if (is_final_) refused(announced.error());
+    else if (os::now() - lost_at_ >= os::orphan_wait()) waits_ = false;
+}
+
+void Joining::refused(std::string why) {
+    refusal_ = std::move(why);
+    connection_.reset();
 }
 
 /// False: the service is gone.
@@ -122,11 +134,19 @@ bool Joining::hear() {
         if (!start->gpu.view().empty()) running_.gpu = start->gpu;
         running_.mps = start->mps;
     }
+    const auto* sorry = std::get_if<wire::Sorry>(&received.message);
+    if (sorry && sorry->users_mistake != 0) refused(std::string(sorry->why.view()));
     if (std::holds_alternative<wire::Waits>(received.message) && !std::exchange(told_, true)) {
         const std::string name(run_.name.view());
         std::fprintf(stderr, "salus: %s waits to start; salus ps says for what\n", name.c_str());
     }
     return true;
+}
+
+void Joining::announce_beside_client() {
+    run_ = announcement();
+    static_cast<void>(announce());  // if it fails, there is nobody to hear of the end
+    waits_ = false;
 }
 
 wire::Run Joining::announcement() const {

@@ -22,11 +22,14 @@ public:
     Result<bool> announce();
     /// Why announce() has failed: the service is being restarted.
     bool may_come() const { return may_come_; }
-    /// Waits until there is room for the process. False: not yet, or a signal has come. REQUIRES: announce().
-    bool wait(Duration at_most);
+    /// Waits until there is room for the process. False: not yet, or a signal has come. An error is one line: it would wait
+    /// in vain, and is no job any more. REQUIRES: announce().
+    Result<bool> wait(Duration at_most);
 
     /// As the service has answered.
     const wire::Running& running() const { return running_; }
+    /// After the connection was taken: a new one, over which the service hears of the end of the process.
+    void announce_beside_client();
     /// The announcement as the client repeats it to the next service.
     wire::Run announcement() const;
     /// The connection over which the process attaches; empty if it was taken before, or lost.
@@ -36,14 +39,17 @@ public:
 private:
     bool hear();
     void announce_again();
+    void refused(std::string why);
 
     wire::Run run_;
     os::ServiceFinder finder_;
     os::Descriptor connection_;
     wire::Running running_;
     bool may_come_ = false;
+    bool is_final_ = false;  ///< why announce() has failed would be the same again
     bool waits_ = false;
-    bool told_ = false;  ///< the user, that it waits
+    std::optional<std::string> refusal_;  ///< while it waited
+    bool told_ = false;                   ///< the user, that it waits
     Instant lost_at_ = kNever;
 };
 

@@ -113,8 +113,15 @@ Result<os::Descriptor> ProcessClient::reach_service() {
     identity_.socket = service.socket;
     service_may_come_ = service.may_come;
     if (!service.connection || !identity_.announcement) return std::move(service.connection);
+    if (!gpu_.empty()) {
+        wire::Wishes wishes;
+        wishes.by = wire::Wishes::kEarlier;
+        wishes.devices = wire::Text<448>(gpu_);
+        wire::send(service.connection.value().get(), wishes);
+    }
     const wire::Announced announced = wire::announce(service.connection.value().get(), *identity_.announcement);
     service_may_come_ = announced.may_come;
+    is_final_ = announced.is_final;
     if (!announced.running) return Error{announced.why_not};
     identity_.announcement->job = identity_.attach.job = announced.running->job;
     return std::move(service.connection);
@@ -132,6 +139,7 @@ wire::Received ProcessClient::answer_to_attach(int socket) {
 
 /// Connects, sends Attach and waits for Welcome.
 Result<bool> ProcessClient::connect(bool again) {
+    is_final_ = false;
     Result<os::Descriptor> socket = reach_service();
     if (!socket) return Error{socket.error()};
     wire::Attach attach = identity_.attach;
@@ -177,6 +185,7 @@ Result<bool> ProcessClient::connect(bool again) {
     service_may_come_ = answer.kind == wire::Received::Kind::kClosed;  // it is being restarted
     if (const auto* sorry = std::get_if<wire::Sorry>(&answer.message);
         sorry && answer.kind == wire::Received::Kind::kMessage) {
+        is_final_ = sorry->users_mistake == 2;
         return Error{std::string(sorry->why.view())};
     }
     const auto* welcome = std::get_if<wire::Welcome>(&answer.message);

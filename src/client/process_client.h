@@ -275,6 +275,7 @@ private:
     attachment::Requests requests_;  ///< helper only
     bool sent_away_ = false;
     bool service_may_come_ = false;  ///< why connect() has failed
+    bool is_final_ = false;          ///< ... and would again
 };
 
 }  // namespace salus::client

@@ -54,6 +54,7 @@ void free(void* block) {
 
 Result<bool> allocator_of(std::string_view library, client::ProcessClient& client) {
     if (client.window_size() == 0) return Error{"the client is not attached"};
+    if (client.device() != "host") return Error{"the service shares a GPU, whose memory the library cannot use"};
     if (the_client.load()) return Error{"a library is already interposed"};
     windows = client.windows();
     window_size = client.window_size();

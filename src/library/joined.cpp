@@ -7,6 +7,7 @@
 // the job that was announced has ended.
 #include "library/joined.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,12 +15,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/joining.h"
 #include "library/process.h"
 #include "os/clock.h"
+#include "os/environment.h"
 #include "os/patience.h"
 #include "wire/framing.h"
 
@@ -35,10 +39,13 @@ struct Joined {
 };
 
 std::mutex mutex;
+/// In a child of fork() nobody holds it: the thread that did is not there.
+const int fork_handler = ::pthread_atfork(nullptr, nullptr, [] { new (&mutex) std::mutex; });
 /// Never destroyed: the process may end at any time, and its end needs it.
 std::atomic<Joined*> who_joined{nullptr};
+std::atomic<bool> is_refused{false};
 
-/// nullptr: this process has not joined. A child of fork() must not come to the mutex: another thread may have held it.
+/// nullptr: this process has not joined.
 Joined* of_this_process() {
     Joined* const joined = who_joined.load();
     return joined && joined->pid == ::getpid() ? joined : nullptr;
@@ -49,18 +56,18 @@ bool is_set(const char* name) {
     return value && *value;
 }
 
-void set(const char* name, std::string_view value) { ::setenv(name, std::string(value).c_str(), 1); }
-
-/// What `salus run` sets for its command, as far as it matters from here on. A device that somebody has chosen stays.
+/// What `salus run` sets for its command, as far as it matters from here on. A device that somebody has chosen stays, and
+/// so does the choice of none. CUDA and the children of this process read it nowhere else.
 void set_environment(const wire::Running& running) {
-    set("SALUS_JOB", std::to_string(running.job));
-    set("SALUS_DEVICE", running.device.view());
-    const std::string_view gpu = running.gpu.view(), mps = running.mps.view();
-    const bool on_gpu = running.device.view() == "cuda";
-    if (on_gpu && !gpu.empty() && !is_set("CUDA_VISIBLE_DEVICES")) set("CUDA_VISIBLE_DEVICES", gpu);
-    if (mps.empty()) return;
-    set("CUDA_MPS_PIPE_DIRECTORY", mps);
-    set("CUDA_MPS_LOG_DIRECTORY", mps);
+    std::vector<std::pair<std::string, std::string>> variables = {{"SALUS_JOB", std::to_string(running.job)},
+                                                                  {"SALUS_DEVICE", std::string(running.device.view())}};
+    const std::string gpu(running.gpu.view()), mps(running.mps.view());
+    const bool is_gpu = running.device.view() == "cuda" && !gpu.empty();
+    if (is_gpu && !std::getenv("CUDA_VISIBLE_DEVICES")) variables.emplace_back("CUDA_VISIBLE_DEVICES", gpu);
+    if (!mps.empty()) {
+        for (const char* name : {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}) variables.emplace_back(name, mps);
+    }
+    os::set_variables(variables);
 }
 
 /// The only place where a process learns its own exit status. If it ends in another way, the service sees that it is gone.
@@ -68,17 +75,12 @@ void at_exit(int status, void*) {
     Joined* const joined = of_this_process();
     if (!joined) return;
     const wire::Ended end{status & 0xff, os::now_ns() - joined->started_ns};
-    if (const ClientInUse client; client) client->ends(end);
-    else if (const int connection = joined->joining.connection(); connection >= 0) wire::send(connection, end);
+    if (const int connection = joined->joining.connection(); connection >= 0) wire::send(connection, end);
+    else if (const ClientInUse client; client) client->ends(end);
 }
 
-}  // namespace
-
-bool should_join() { return is_set("SALUS_SOCKET") && !is_set("SALUS_JOB"); }
-
-Result<bool> join(const std::string& name, const std::string& key, Duration at_most) {
-    if (!of_this_process() && is_set("SALUS_JOB")) return true;
-    const std::lock_guard lock(mutex);
+/// As join(). REQUIRES: the mutex is held.
+Result<bool> try_to_join(const std::string& name, const std::string& key, Duration at_most) {
     Joined* joined = of_this_process();
     if (!joined) {
         wire::Run run = client::describe_process(name, key);
@@ -95,9 +97,25 @@ Result<bool> join(const std::string& name, const std::string& key, Duration at_m
         static const int registered = ::on_exit(at_exit, nullptr);
         static_cast<void>(registered);
     }
-    if (!joined->joining.wait(at_most)) return false;
+    const Result<bool> may_start = joined->joining.wait(at_most);
+    if (!may_start) who_joined = nullptr;
+    if (!may_start || !may_start.value()) return may_start;
     if (!std::exchange(joined->is_placed, true)) set_environment(joined->joining.running());
     return true;
+}
+
+}  // namespace
+
+bool should_join() { return is_set("SALUS_SOCKET") && !is_set("SALUS_JOB"); }
+bool has_joined() { return of_this_process() != nullptr; }
+bool was_refused() { return is_refused; }
+
+Result<bool> join(const std::string& name, const std::string& key, Duration at_most) {
+    if (!of_this_process() && is_set("SALUS_JOB")) return true;
+    const std::lock_guard lock(mutex);
+    const Result<bool> joined = try_to_join(name, key, at_most);
+    is_refused = !joined;
+    return joined;
 }
 
 void identify_joined(client::Identity& identity) {
@@ -108,6 +126,13 @@ void identify_joined(client::Identity& identity) {
     identity.announced = joined->joining.take_connection();
     identity.attach.job = identity.announcement->job;
     identity.attach.name = wire::Text<64>(joined->name);
+}
+
+void outlive_client() {
+    Joined* const joined = of_this_process();
+    if (!joined) return;
+    const std::lock_guard lock(mutex);
+    if (joined->joining.connection() < 0) joined->joining.announce_beside_client();
 }
 
 }  // namespace salus::library

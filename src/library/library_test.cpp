@@ -414,6 +414,75 @@ TEST_F(LibraryTest, LaunchesOfTheNextClientComeToTakeTurnsAsWell) {
     }));
 }
 
+// -------------------------------------------------------------------------------------------------------------- joining
+
+class LibraryJoins : public LibraryTest {
+protected:
+    /// Answers the next announcement.
+    os::Descriptor answer(const wire::Running& running) {
+        os::Descriptor socket = service_.accept();
+        const auto next = [&] {
+            EXPECT_TRUE(os::readable_within(socket.get(), client::test::kPatience));
+            return wire::receive(socket.get()).message;
+        };
+        for (wire::Message said = next(); !std::holds_alternative<wire::Run>(said); said = next()) {
+            if (!std::holds_alternative<wire::Wishes>(said)) return {};
+        }
+        EXPECT_TRUE(wire::send(socket.get(), running));
+        return socket;
+    }
+    static std::string variable(const char* name) {
+        const char* const value = std::getenv(name);
+        return value ? value : "none";
+    }
+    static wire::Running running_on(const char* device, const char* gpu) {
+        wire::Running running;
+        running.job = 7;
+        running.device = wire::Text<16>(device);
+        running.gpu = wire::Text<64>(gpu);
+        return running;
+    }
+};
+
+TEST_F(LibraryJoins, ItIsToldItsGpuUnlessItHasOneOrHasChosenNone) {
+    const struct {
+        const char *device, *gpu, *before, *after;
+    } rows[] = {{"cuda", "GPU-1", nullptr, "GPU-1"},
+                {"cuda", "GPU-1", "GPU-2", "GPU-2"},
+                {"cuda", "GPU-1", "", ""},
+                {"host", "host-0", nullptr, "none"}};
+    for (const auto& row : rows) {
+        const auto service = std::async(std::launch::async, [&] { return answer(running_on(row.device, row.gpu)); });
+        EXPECT_TRUE(in_a_child([&] {
+            if (row.before) ::setenv("CUDA_VISIBLE_DEVICES", row.before, 1);
+            else ::unsetenv("CUDA_VISIBLE_DEVICES");
+            return salus_announce_within(nullptr, nullptr, UINT64_MAX) == SALUS_OK && salus_job() == 7 &&
+                   std::string(salus_job_device()) == row.device && variable("CUDA_VISIBLE_DEVICES") == row.after;
+        })) << row.device
+            << " " << row.after;
+    }
+}
+
+TEST_F(LibraryJoins, AChildThatIsMadeWhileAThreadWaitsMayJoin) {
+    SKIP_WITHOUT_THREADS_IN_A_CHILD();
+    auto waits = os::make_signal_pair();
+    ASSERT_TRUE(waits);
+    const auto service = std::async(std::launch::async, [&] {
+        wire::Running running = running_on("host", "");
+        running.waits = 1;
+        const os::Descriptor parent = answer(running);
+        EXPECT_TRUE(os::signal_through(waits->first.get()));
+        const os::Descriptor child = answer(running_on("host", ""));
+        EXPECT_TRUE(wire::send(parent.get(), wire::Start{}));
+        os::readable_within(parent.get(), client::test::kPatience);  // until it ends
+    });
+    EXPECT_TRUE(in_a_child([&] {
+        std::jthread waiting([] { salus_announce_within(nullptr, nullptr, UINT64_MAX); });
+        return os::readable_within(waits->second.get(), client::test::kPatience) &&
+               in_a_child([] { return salus_announce_within(nullptr, nullptr, UINT64_MAX) == SALUS_OK; });
+    }));
+}
+
 // ----------------------------------------------------------------------------------------------------------------- fork
 
 TEST_F(LibraryTest, AForkGoesOnWhoseClientIsDetached) {

@@ -238,6 +238,11 @@ salus_status salus_announce_within(const char* name, const char* key, uint64_t n
 
 uint32_t salus_job(void) { return static_cast<uint32_t>(number_from("SALUS_JOB", 0)); }
 
+const char* salus_job_device(void) {
+    const char* const device = environment("SALUS_DEVICE");
+    return device ? device : "";
+}
+
 salus_status salus_begin(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     const salus_status status = guarded(client, SALUS_SYSTEM, [&] { return client->client.begin(); });
@@ -407,7 +412,11 @@ salus_status salus_get_counters(salus_client* client, salus_counters* counters) 
 
 salus_status salus_stop_sharing(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
-    return guarded(client, SALUS_SYSTEM, [&] { return client->client.stop_sharing(), SALUS_OK; });
+    return guarded(client, SALUS_SYSTEM, [&] {
+        salus::library::outlive_client();
+        client->client.stop_sharing();
+        return SALUS_OK;
+    });
 }
 
 void salus_tell_unshared(const char* why) {
@@ -417,6 +426,7 @@ void salus_tell_unshared(const char* why) {
 salus_status salus_detach(salus_client* client) {
     if (!client) return failed(SALUS_MISUSE, "no client");
     if (salus::interpose::uses(client->client)) return failed(SALUS_MISUSE, "a library allocates from this client");
+    guarded(client, 0, [] { return salus::library::outlive_client(), 0; });
     if (!client->client.detach()) return failed(SALUS_MISUSE, "a thread is inside an iteration");
     take_away(client);
     if (client->client.must_stay()) return SALUS_OK;

@@ -7,7 +7,8 @@
 //   A process that detaches and attaches again is looked at anew.
 // - Processes that wait for each other on the device take their turns together, as the crew of their job: ranks under one
 //   launcher, and those that exchange memory or events (Note [Crews] in core/crews.cpp). Where they cannot, they take no
-//   turns: with an adaptor, outside of a job, or with ranks on other machines, which wait for turns of their own.
+//   turns: with an adaptor, outside of a job, as ranks that have joined by themselves, or with ranks on other machines,
+//   which wait for turns of their own.
 // - Nobody else.
 //
 // A child of fork() is nobody: whoever is linked has called cuInit, so CUDA forbids the child to use the GPU, and other
@@ -97,14 +98,16 @@ Ranks ranks() {
 
 bool waits_for_others() { return has_exchanged || ranks().all > 1; }
 
-/// SALUS_NO_CREW is set by the adaptor, whose ranks wait for each other once an iteration, wherever they are.
+/// SALUS_NO_CREW is set by the adaptor, whose ranks wait for each other once an iteration, wherever they are. Ranks that
+/// have joined by themselves are jobs of their own, whose turns come one after another.
 bool may_join_crew() {
     const Ranks r = ranks();
-    return r.here >= r.all && salus_job() != 0 && !std::getenv("SALUS_NO_CREW");
+    return r.here >= r.all && salus_job() != 0 && !has_joined() && !std::getenv("SALUS_NO_CREW");
 }
 
 /// This process is about to use the GPU, and has no adaptor that has said so.
 Role attach_for_launches() {
+    if (was_refused()) return Role::kUngated;  // starts() or its adaptor has said so
     if (waits_for_others() && !may_join_crew()) {
         tell_unshared("its processes wait for others on the GPU, which take no turns with them");
         return Role::kUngated;
@@ -291,11 +294,9 @@ void starts() {
         for (;;) {
             const std::uint64_t before = os::now_ns();
             const Result<bool> may_start = join({}, {}, kJoinLook);
-            if (!may_start) {
-                return say_unshared(may_start.error().c_str());
-            }
+            if (!may_start) return say_unshared(may_start.error().c_str());
             const bool signal_came = os::now_ns() - before < static_cast<std::uint64_t>(kJoinLook.ns);
-            if (may_start.value() || (salus_job() != 0 && signal_came)) return;
+            if (may_start.value() || (has_joined() && signal_came)) return;
         }
     } catch (const std::exception& error) {
         say_unshared(error.what());

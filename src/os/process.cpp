@@ -47,6 +47,18 @@ std::optional<std::uint64_t> start_time_of(int pid) {
     return ticks ? std::optional(static_cast<std::uint64_t>(*ticks)) : std::nullopt;
 }
 
+std::optional<unsigned> user_of(int pid) {
+    const Result<std::string> text = read_file("/proc/" + std::to_string(pid) + "/status");
+    if (!text) return std::nullopt;
+    for (const std::string_view line : split(text.value(), '\n')) {
+        if (!line.starts_with("Uid:")) continue;
+        const auto ids = split(line, '\t');  // real, effective, ...
+        const auto uid = ids.size() > 2 ? parse_integer(ids[2]) : std::nullopt;
+        return uid ? std::optional(static_cast<unsigned>(*uid)) : std::nullopt;
+    }
+    return std::nullopt;
+}
+
 std::optional<Duration> cpu_time_of(int pid) {
     clockid_t clock{};
     timespec time{};

@@ -16,6 +16,9 @@ Descriptor open_pidfd(int pid);
 /// In clock ticks since boot; together with the pid it identifies a process uniquely. Nothing if there is no such process.
 std::optional<std::uint64_t> start_time_of(int pid);
 
+/// Whose it is: its effective user. Nothing if there is no such process.
+std::optional<unsigned> user_of(int pid);
+
 /// Processor time of all its threads together. Nothing if there is no such process.
 std::optional<Duration> cpu_time_of(int pid);
 

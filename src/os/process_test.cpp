@@ -37,6 +37,12 @@ private:
     pid_t pid_;
 };
 
+TEST(Process, IsAUsers) {
+    EXPECT_EQ(user_of(::getpid()), ::geteuid());
+    EXPECT_EQ(user_of(1), 0u);
+    EXPECT_FALSE(user_of(kNobody));
+}
+
 TEST(Process, IsKnownByItsNumberAndStart) {
     const Sleeper child;
     const auto mine = start_time_of(::getpid());

@@ -432,12 +432,18 @@ Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
     const bool at_once = wanted.at_once != 0;
     const int signal = at_once ? SIGKILL : SIGTERM;
     const std::vector<ClientOn> clients = clients_of(job.id);
+    const Connection* const joined = job.joined ? connection_of_runner(job) : nullptr;
     os::ChildProcess command;
-    if (job.joined && job.runner_pid != 0) command = {job.runner_pid, os::open_pidfd(job.runner_pid)};
     for (const ClientOn& client : clients) {
-        if (job.runner_pid != 0 && !command.pidfd) command = os::child_above(client.session->process.pid, job.runner_pid);
+        if (job.runner_pid != 0 && !joined && !command.pidfd)
+            command = os::child_above(client.session->process.pid, job.runner_pid);
     }
-    if (command.pidfd) os::send_signal(command.pidfd.get(), signal);
+    if (joined) {
+        command.pid = joined->peer.pid;
+        os::send_signal(joined->runner.get(), signal);
+    } else if (command.pidfd) {
+        os::send_signal(command.pidfd.get(), signal);
+    }
     // Only the runner knows a command that has not attached. SIGKILL would end the runner and leave the command.
     else if (job.runner_pid != 0)
         os::send_signal(os::open_pidfd(job.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);

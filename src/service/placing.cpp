@@ -6,7 +6,6 @@
 // GPU, nothing can take it to another. Its CUDA_VISIBLE_DEVICES is set just before its process starts. A process that nobody
 // has placed uses the GPU that it sees first, or whose context it has.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include <unistd.h>
@@ -88,35 +87,44 @@ bool Server::waits_to_start(const Job& job) const {
 }
 
 /// One pass over jobs and clients: the cost must not grow with devices times jobs.
-std::vector<DeviceFacts> Server::facts_for(const Job& newcomer) const {
+Server::Occupation Server::occupation() const {
     const Instant at = os::now();
-    std::vector<DeviceFacts> facts;
-    std::set<std::uint32_t> interactive;
+    Occupation now;
     for (const auto& device : devices_) {
         const Engine& engine = device->engine();
-        DeviceFacts& of_device = facts.emplace_back();
+        DeviceFacts& of_device = now.devices.emplace_back();
         of_device.id = device->id();
         of_device.capacity = engine.capacity();
         of_device.taken = engine.taken(at);
         of_device.is_closed = device->is_closed();
-        for (const Lane& lane : engine.lanes().all()) {
-            if (lane.user == UserId{newcomer.uid}) of_device.largest_lane = std::max(of_device.largest_lane, lane.size);
-        }
         for (const auto& [id, session] : device->shell().sessions()) {
-            if (session->client_class.interactive) interactive.insert(session->job);
+            if (session->client_class.interactive) now.interactive.insert(session->job);
         }
     }
-    for (const auto& [id, job] : jobs_) {
-        if (id == newcomer.id || !job.device) continue;
-        DeviceFacts& of_device = facts[index_of(*job.device)];
-        const bool answers = interactive.contains(id) || counts_as_interactive(job);
-        ++(answers ? of_device.interactive : of_device.batch);
-        if (waits_to_start(job)) ++of_device.waiting;
-    }
-    return facts;
+    for (const auto& [id, job] : jobs_) count_job(now, job, 1);
+    return now;
 }
 
-std::optional<DeviceChoice> Server::choose_for(const Job& job) const {
+void Server::count_job(Occupation& now, const Job& job, int by) const {
+    if (!job.device) return;
+    DeviceFacts& of_device = now.devices[index_of(*job.device)];
+    const bool answers = now.interactive.contains(job.id) || counts_as_interactive(job);
+    (answers ? of_device.interactive : of_device.batch) += static_cast<std::size_t>(by);
+    if (waits_to_start(job)) of_device.waiting += static_cast<std::size_t>(by);
+}
+
+/// Without itself.
+std::vector<DeviceFacts> Server::facts_for(const Job& newcomer, Occupation now) const {
+    count_job(now, newcomer, -1);
+    for (DeviceFacts& of_device : now.devices) {
+        for (const Lane& lane : devices_[index_of(of_device.id)]->engine().lanes().all()) {
+            if (lane.user == UserId{newcomer.uid}) of_device.largest_lane = std::max(of_device.largest_lane, lane.size);
+        }
+    }
+    return now.devices;
+}
+
+std::optional<DeviceChoice> Server::choose_for(const Job& job, const Occupation& now) const {
     NewcomerFacts newcomer;
     const auto known = [](Bytes said, Bytes past) { return said > Bytes{} ? said : past; };
     newcomer.persistent = known(job.wishes.persistent, job.past.persistent);
@@ -128,7 +136,7 @@ std::optional<DeviceChoice> Server::choose_for(const Job& job) const {
     std::span<const DeviceId> allowed = job.wishes.devices;
     if (job.wishes.is_assigned || job.wishes.was_there) allowed = allowed.first(1);
     newcomer.allowed = allowed;
-    std::optional<DeviceChoice> choice = choose_device(facts_for(job), newcomer, options_.placement);
+    std::optional<DeviceChoice> choice = choose_device(facts_for(job, now), newcomer, options_.placement);
     if (!choice || allowed.size() != 1) return choice;
     choice->reason = job.wishes.was_there     ? PlacementReason::kStayed
                      : job.wishes.is_assigned ? PlacementReason::kAssigned
@@ -147,7 +155,7 @@ void Server::put_on(Job& job, const DeviceChoice& choice) {
 /// The job's device; chooses one if it has none. Null: there is none for it.
 SharedDevice* Server::device_for(Job& job) {
     if (!job.device) {
-        const auto choice = choose_for(job);
+        const auto choice = choose_for(job, occupation());
         if (!choice) return nullptr;
         put_on(job, *choice);
     }
@@ -163,9 +171,8 @@ SharedDevice& Server::first_open() const {
 /// The device that a client attaches to: where its process is, whatever was decided for its job.
 SharedDevice* Server::device_for(Job& job, const Session& session, const wire::Attach& attach) {
     std::optional<DeviceChoice> where;
-    // On the host a list of GPUs means nothing. A client that comes back says what its device is called.
-    const bool says = !devices_.front()->traits().is_host || attach.gpu.view().starts_with("host-");
-    const std::vector<std::size_t> named = devices_in(says ? attach.gpu.view() : "", names_of_devices());
+    const std::vector<std::size_t> named = devices_named_by(attach);
+    if (named.empty() && names_unshared(attach)) return nullptr;
     const bool came_before = session.page->iterations > 0;
     const auto orphan_of =
         std::ranges::find_if(devices_, [&](const auto& device) { return device->shell().is_orphan(session.process); });
@@ -176,11 +183,39 @@ SharedDevice* Server::device_for(Job& job, const Session& session, const wire::A
         where = {first_open().id(), PlacementReason::kFirst};
     if (!where) return device_for(job);
     if (devices_.size() < 2) where->reason = PlacementReason::kOnly;
-    if (!job.device || (named.empty() && where->reason == PlacementReason::kStayed)) put_on(job, *where);
-    return at(where->device).is_closed() ? nullptr : &at(where->device);
+    if (!job.device) put_on(job, *where);
+    if (at(where->device).is_closed()) return nullptr;
+    if (*job.device != where->device && (named.empty() || clients_of(job.id).empty())) correct(job, *where);
+    return &at(where->device);
 }
 
-std::string Server::why_nowhere(const Job& job) const {
+/// On the host a list of GPUs means nothing. A client that comes back says what its device is called.
+std::vector<std::size_t> Server::devices_named_by(const wire::Attach& attach) const {
+    const std::string_view gpu = attach.gpu.view();
+    if (devices_.front()->traits().is_host && !gpu.starts_with("host-")) return {};
+    const std::vector<DeviceNames> names = names_of_devices();
+    const std::vector<std::size_t> named = devices_in(gpu, names);
+    if (!named.empty() || !gpu.starts_with("GPU-")) return named;
+    return devices_in("MIG-" + std::string(gpu.substr(4)), names);  // as CUDA tells the UUID of an instance
+}
+
+/// A GPU that this service does not have, so the client can share nothing here. REQUIRES: devices_named_by() finds none.
+bool Server::names_unshared(const wire::Attach& attach) const {
+    const std::string_view gpu = attach.gpu.view();
+    return !devices_.front()->traits().is_host && (gpu.starts_with("GPU-") || gpu.starts_with("MIG-"));
+}
+
+/// Its process is not where the job was placed.
+void Server::correct(Job& job, const DeviceChoice& where) {
+    at(*job.device).shell().withdraw(JobId{job.id});
+    job.joins_mps = false;
+    put_on(job, where);
+    if (job.announced) announce_to(at(where.device), job, /*runs=*/true, /*waited=*/false);
+}
+
+std::string Server::why_nowhere(const Job& job, const wire::Attach& attach) const {
+    if (devices_named_by(attach).empty() && names_unshared(attach))
+        return fmt::format("the process uses the GPU {}; the service shares {}", attach.gpu.view(), all_names());
     for (const auto& device : devices_) {
         const bool is_its = job.device ? *job.device == device->id()
                                        : job.wishes.devices.empty() ||
@@ -220,17 +255,23 @@ void Server::name_device(const Job& job, wire::Text<64>& gpu, wire::Text<128>& m
 void Server::place_waiting_anew() {
     place_anew_at_ = kNever;
     if (devices_.size() < 2) return;
-    bool anybody_waits = false;
+    const auto waits = [](const auto& device) { return device->engine().starts().anybody_waits(); };
+    if (std::ranges::none_of(devices_, waits)) return;
+    place_anew_at_ = os::now() + kPlaceAnewEvery;
+    const auto has_no_queue = [&](const auto& device) { return !device->is_closed() && !waits(device); };
+    std::optional<Occupation> now;
     for (auto& [id, job] : jobs_) {
         if (!waits_to_start(job) || job.runner_pid == 0) continue;
-        anybody_waits = true;
+        if (std::ranges::none_of(devices_, has_no_queue)) return;
         const std::vector<DeviceId>& allowed = job.wishes.devices;
         if (job.wishes.is_assigned || allowed.size() == 1) continue;
-        const auto choice = choose_for(job);
+        if (!now) now = occupation();
+        const auto choice = choose_for(job, *now);
         const bool has_room = choice && choice->reason != PlacementReason::kQueue && choice->device != *job.device;
-        if (has_room && !at(choice->device).engine().starts().anybody_waits()) move_waiting(job, *choice);
+        if (!has_room || waits(devices_[index_of(choice->device)])) continue;
+        move_waiting(job, *choice);
+        now.reset();
     }
-    if (anybody_waits) place_anew_at_ = os::now() + kPlaceAnewEvery;
 }
 
 /// REQUIRES: it waits to start.
@@ -271,7 +312,7 @@ void Server::close_device(SharedDevice& device) {
     for (auto& [id, job] : jobs_) {
         if (job.device != device.id()) continue;
         const bool waits = waits_to_start(job);
-        const auto elsewhere = waits ? choose_for(job) : std::nullopt;
+        const auto elsewhere = waits ? choose_for(job, occupation()) : std::nullopt;
         if (elsewhere) move_waiting(job, *elsewhere);
         else job.why_unshared = why;
         if (waits && !elsewhere) told.push_back(job.runner_connection);

@@ -64,8 +64,9 @@ bool KernelProcesses::is_stopped(int pid) const { return os::is_stopped(pid); }
 Duration KernelProcesses::cpu_time_of(int pid) const { return os::cpu_time_of(pid).value_or(Duration{}); }
 bool KernelProcesses::is_busy(int pid) const { return os::is_busy(pid); }
 
-StateJournal::StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header)
-    : trace_(directory, trace_limit, trace_header), roster_path_(directory + "/roster") {}
+StateJournal::StateJournal(const std::string& directory, const std::string& device, Bytes trace_limit,
+                           const std::string& trace_header)
+    : trace_(directory, trace_limit, trace_header), roster_path_(directory + "/roster"), device_(device) {}
 
 void StateJournal::record(const Event& event, Instant at, std::span<const Action> actions) {
     trace_.record(event, at, actions);
@@ -73,9 +74,9 @@ void StateJournal::record(const Event& event, Instant at, std::span<const Action
 void StateJournal::name_client(ClientId client, std::uint32_t job, std::string_view name) {
     trace_.name_client(client, job, name);
 }
-std::vector<shell::RosterEntry> StateJournal::read_roster() { return service::read_roster(roster_path_); }
+std::vector<shell::RosterEntry> StateJournal::read_roster() { return service::read_roster(roster_path_, device_); }
 bool StateJournal::write_roster(const std::vector<shell::RosterEntry>& entries) {
-    return service::write_roster(roster_path_, entries);
+    return service::write_roster(roster_path_, device_, entries);
 }
 
 bool StateJournal::logs(LogLevel level) const { return service::logs(level); }

@@ -28,7 +28,9 @@ public:
 /// The trace and roster of one device, in its directory, and the log.
 class StateJournal final : public shell::Journal {
 public:
-    StateJournal(const std::string& directory, Bytes trace_limit, const std::string& trace_header);
+    /// `device`: its identity.
+    StateJournal(const std::string& directory, const std::string& device, Bytes trace_limit,
+                 const std::string& trace_header);
 
     void record(const Event& event, Instant at, std::span<const Action> actions) override;
     void name_client(ClientId client, std::uint32_t job, std::string_view name) override;
@@ -52,6 +54,7 @@ private:
     static constexpr std::size_t kPendingMax = 4096;
     TraceFile trace_;
     std::string roster_path_;
+    std::string device_;
     Instant flush_at_ = kNever;
 };
 

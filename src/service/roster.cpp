@@ -2,14 +2,22 @@
 
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "os/file.h"
 #include "service/log.h"
 
 namespace salus::service {
 
-bool write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
+namespace {
+
+constexpr std::string_view kOfDevice = "# device ";
+
+}  // namespace
+
+bool write_roster(const std::string& path, const std::string& device, const std::vector<RosterEntry>& entries) {
     std::ostringstream text;
+    if (!device.empty()) text << kOfDevice << device << '\n';
     text << "# pid start-time lane lane-bytes persistent-bytes\n";
     for (const RosterEntry& e : entries) {
         text << e.process.pid << ' ' << e.process.start_time << ' ' << e.lane << ' ' << e.lane_size.count << ' '
@@ -20,10 +28,11 @@ bool write_roster(const std::string& path, const std::vector<RosterEntry>& entri
     return written.ok();
 }
 
-std::vector<RosterEntry> read_roster(const std::string& path) {
+std::vector<RosterEntry> read_roster(const std::string& path, const std::string& device) {
     std::vector<RosterEntry> entries;
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
+        if (line.starts_with(kOfDevice) && std::string_view(line).substr(kOfDevice.size()) != device) return {};
         std::istringstream fields(line);
         RosterEntry e;
         if (!(fields >> e.process.pid >> e.process.start_time >> e.lane >> e.lane_size.count >> e.persistent.count))

@@ -47,6 +47,8 @@ protected:
     std::string path_;
 };
 
+const std::string kDevice = "GPU-5a1d";
+
 RosterEntry myself() { return {::getpid(), os::start_time_of(::getpid()).value_or(0), 0, mebibytes(2), mebibytes(3)}; }
 
 TEST_F(RosterTest, IsReadAsItWasWritten) {
@@ -55,12 +57,20 @@ TEST_F(RosterTest, IsReadAsItWasWritten) {
         {4711, ~std::uint64_t{0}, 0xffffffffu, {}, {}},  // without a lane
         {std::numeric_limits<int>::max(), 0, 0, gibibytes(1 << 18), gibibytes(1 << 18)},
     };
-    write_roster(path_, entries);
-    EXPECT_EQ(read_roster(path_), entries);
-    write_roster(path_, {});
-    EXPECT_TRUE(read_roster(path_).empty());
-    EXPECT_TRUE(read_roster(directory_ + "/none").empty());
-    EXPECT_TRUE(read_roster(directory_).empty());
+    write_roster(path_, kDevice, entries);
+    EXPECT_EQ(read_roster(path_, kDevice), entries);
+    write_roster(path_, kDevice, {});
+    EXPECT_TRUE(read_roster(path_, kDevice).empty());
+    EXPECT_TRUE(read_roster(directory_ + "/none", kDevice).empty());
+    EXPECT_TRUE(read_roster(directory_, kDevice).empty());
+}
+
+TEST_F(RosterTest, ThatOfAnotherDeviceIsNotRead) {
+    write_roster(path_, "GPU-1111", {myself()});
+    EXPECT_TRUE(read_roster(path_, kDevice).empty()) << "a device has the number that another one had";
+    EXPECT_EQ(read_roster(path_, "GPU-1111").size(), 1u);
+    write_roster(path_, "", {myself()});
+    EXPECT_EQ(read_roster(path_, "").size(), 1u);
 }
 
 TEST_F(RosterTest, LinesThatMakeNoSenseAreSkipped) {
@@ -80,7 +90,7 @@ TEST_F(RosterTest, LinesThatMakeNoSenseAreSkipped) {
         "16 20 1 300 400\n"
         "17 2");  // cut off
     const std::vector<RosterEntry> expected = {{10, 20, 0, {100}, {200}}, {16, 20, 1, {300}, {400}}};
-    EXPECT_EQ(read_roster(path_), expected);
+    EXPECT_EQ(read_roster(path_, kDevice), expected);
 }
 
 // Sums of the figures read must not wrap around: that would make the service less careful.
@@ -90,29 +100,29 @@ TEST_F(RosterTest, FiguresThatCannotBeAreSkipped) {
         "11 20 1 9223372036854775807 9223372036854775807\n"
         "12 20 2 100 200\n");
     const std::vector<RosterEntry> expected = {{12, 20, 2, {100}, {200}}};
-    EXPECT_EQ(read_roster(path_), expected);
+    EXPECT_EQ(read_roster(path_, kDevice), expected);
 }
 
 TEST_F(RosterTest, AnyBytesAreRead) {
     std::string bytes;
     for (int i = 0; i < 10'000; ++i) bytes += static_cast<char>(i * 31 % 256);
     write(bytes + "\n10 20 0 100 200\n");
-    EXPECT_EQ(read_roster(path_).size(), 1u);
+    EXPECT_EQ(read_roster(path_, kDevice).size(), 1u);
 }
 
 // ------------------------------------------------------------------------------------------------------ the old one stays
 
 TEST_F(RosterTest, WithoutAPlaceForTheNewOneTheOldOneStays) {
-    write_roster(path_, {myself()});
+    write_roster(path_, kDevice, {myself()});
     fs::create_directory(path_ + ".new");
-    write_roster(path_, {});
-    EXPECT_EQ(read_roster(path_), std::vector<RosterEntry>{myself()});
-    write_roster(directory_ + "/none/roster", {myself()});
+    write_roster(path_, kDevice, {});
+    EXPECT_EQ(read_roster(path_, kDevice), std::vector<RosterEntry>{myself()});
+    write_roster(directory_ + "/none/roster", kDevice, {myself()});
     EXPECT_FALSE(fs::exists(directory_ + "/none"));
 }
 
 TEST_F(RosterTest, OnAFullDiskTheOldOneStays) {
-    write_roster(path_, {myself()});
+    write_roster(path_, kDevice, {myself()});
     const std::string before = text();
     const std::vector<RosterEntry> many(1000, myself());
     const pid_t child = ::fork();
@@ -121,15 +131,15 @@ TEST_F(RosterTest, OnAFullDiskTheOldOneStays) {
         ::signal(SIGXFSZ, SIG_IGN);  // then a write beyond the limit is an error
         const rlimit limit{100, 100};
         ::setrlimit(RLIMIT_FSIZE, &limit);
-        write_roster(path_, many);
+        write_roster(path_, kDevice, many);
         ::_exit(0);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status));
     EXPECT_EQ(text(), before);
-    write_roster(path_, many);  // later there is room again
-    EXPECT_EQ(read_roster(path_).size(), many.size());
+    write_roster(path_, kDevice, many);  // later there is room again
+    EXPECT_EQ(read_roster(path_, kDevice).size(), many.size());
 }
 
 // ----------------------------------------------------------------------------------------------------------- processes

@@ -401,6 +401,7 @@ void Server::adopt(os::Descriptor socket) {
     Connection connection;
     connection.id = next_connection_++;
     connection.peer = *peer;
+    connection.peer_started = os::start_time_of(peer->pid).value_or(0);
     connection.socket = std::move(socket);
     if (peer->uid != ::getuid() && peer->uid != 0 && !options_.all_users) {
         log_of_peer(LogLevel::kWarning, "pid {} of user {} is turned away", peer->pid, peer->uid);
@@ -529,9 +530,9 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
         }
         before.shell().died(*before.session);  // a process that attaches again has left its lane
     }
-    const auto turn_away = [&](const std::string& why) {
+    const auto turn_away = [&](const std::string& why, Mistake mistake = Mistake::kNone) {
         log_of_peer(LogLevel::kWarning, "pid {} is turned away: {}", connection.peer.pid, why);
-        refuse(connection, why);
+        refuse(connection, why, mistake);
         drop_ended_jobs();
         return false;
     };
@@ -559,7 +560,7 @@ bool Server::attach(Connection& connection, wire::Received& received, const wire
     session->past = job.past;
     session->said = job.said;
     SharedDevice* const chosen = device_for(job, *session, attach);
-    if (!chosen) return turn_away(why_nowhere(job));
+    if (!chosen) return turn_away(why_nowhere(job, attach), Mistake::kFinal);
     SharedDevice& device = *chosen;
     session->id = device.shell().lowest_free_id();
     tell_limits(device, session->uid);
@@ -675,12 +676,9 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     if (const auto why = read_wishes(connection.wishes, wishes)) return refuse(connection, why->line, why->mistake), false;
     Job& job = jobs_.add(run.job, run.name.view(), connection.peer.uid, os::now());
     job.wishes = wishes;
-    if (run.joins != 0) {
-        connection.runner = os::open_pidfd(connection.peer.pid);
-        if (!connection.runner || !watch(connection.runner.get(), Watch::kRunner, connection.id, EPOLLIN)) return false;
-    }
+    if (run.joins != 0 && !watch_runner(connection)) return false;
     job.joined = run.joins != 0;
-    job.came_back = run.runs != 0;
+    job.came_back = run.runs != 0 && (job.came_back || !job.announced);
     job.name = std::string(run.name.view());
     job.log = std::string(run.log.view());
     job.runner_pid = connection.peer.pid;
@@ -714,6 +712,21 @@ bool Server::run_job(Connection& connection, const wire::Run& run) {
     running.waits = announce_to(*device, job, run.runs != 0, run.waited != 0) ? 0 : 1;
     if (running.waits != 0 && devices_.size() > 1) place_anew_at_ = std::min(place_anew_at_, os::now() + kPlaceAnewEvery);
     return wire::send(connection.socket.get(), running);
+}
+
+/// Of a process that is the job itself. False: it has ended, and its pid may be another process's by now.
+bool Server::watch_runner(Connection& connection) {
+    const int pid = connection.peer.pid;
+    connection.runner = os::open_pidfd(pid);
+    const bool is_peer = os::start_time_of(pid).value_or(0) == connection.peer_started &&
+                         os::user_of(pid).value_or(connection.peer.uid) == connection.peer.uid;
+    return connection.runner && is_peer && watch(connection.runner.get(), Watch::kRunner, connection.id, EPOLLIN);
+}
+
+/// Null: the job's runner is gone, or not the job itself.
+const Server::Connection* Server::connection_of_runner(const Job& job) const {
+    const auto found = connections_.find(job.runner_connection);
+    return found != connections_.end() && found->second.runner ? &found->second : nullptr;
 }
 
 /// Its clients are told; see Note [Signals while a launch waits].
@@ -754,12 +767,14 @@ void Server::record_end(Job& job, std::optional<int> status, Duration took) {
         status ? fmt::format("status {}", *status) : "a status that nobody saw", figures.iterations);
 }
 
-/// The runner is gone. One that was the job itself may not have told its end: it was killed, or has left.
+/// The runner is gone. One that was the job itself may not have told its end: it was killed, or has left. A job that was
+/// refused has not run.
 void Server::lose_runner(const Connection& connection) {
     Job* const job = jobs_.find(connection.job);
     if (!job || job->runner_connection != connection.id || job->runner_pid == 0) return;
     job->runner_pid = 0;
-    if (job->joined && !job->took && !job->came_back) record_end(*job, std::nullopt, os::now() - job->started);
+    if (job->joined && job->took_part && !job->took && !job->came_back)
+        record_end(*job, std::nullopt, os::now() - job->started);
 }
 
 void Server::record_untold(unsigned uid, const wire::UntoldEnd& end) {

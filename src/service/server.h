@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -76,6 +77,7 @@ private:
         ConnectionId id = 0;
         os::Descriptor socket;
         os::Peer peer;
+        std::uint64_t peer_started = 0;      ///< its start time when it was seen first: later its pid may be another's
         ClientHandle client;                 ///< if it attached
         std::uint32_t job = 0;               ///< if it is a runner's
         os::Descriptor runner;               ///< its pidfd, if it is the job itself: a child may keep the socket open
@@ -135,6 +137,8 @@ private:
     void recall_pairs_of(const ClientOn& client);
     void record_pairs_of(const Shell& shell, const Session& session);
     bool run_job(Connection& connection, const wire::Run& run);
+    bool watch_runner(Connection& connection);
+    const Connection* connection_of_runner(const Job& job) const;
     bool hurry(std::uint32_t job);
     void note_unshared(const os::Peer& peer, const wire::Unshared& unshared);
     void end_job(const Connection& connection, const wire::Ended& ended);
@@ -174,13 +178,23 @@ private:
     std::string all_names() const;
     std::optional<WhyNot> read_wishes(const wire::Wishes& said, Wishes& wishes) const;
     bool counts_as_interactive(const Job& job) const;
-    std::vector<DeviceFacts> facts_for(const Job& newcomer) const;
-    std::optional<DeviceChoice> choose_for(const Job& job) const;
+    /// What is on the devices.
+    struct Occupation {
+        std::vector<DeviceFacts> devices;
+        std::set<std::uint32_t> interactive;  ///< jobs with a client that proved to be
+    };
+    Occupation occupation() const;
+    void count_job(Occupation& now, const Job& job, int by) const;
+    std::vector<DeviceFacts> facts_for(const Job& newcomer, Occupation now) const;
+    std::optional<DeviceChoice> choose_for(const Job& job, const Occupation& now) const;
     SharedDevice* device_for(Job& job);
     SharedDevice& first_open() const;
     SharedDevice* device_for(Job& job, const Session& session, const wire::Attach& attach);
+    std::vector<std::size_t> devices_named_by(const wire::Attach& attach) const;
+    bool names_unshared(const wire::Attach& attach) const;
     void put_on(Job& job, const DeviceChoice& choice);
-    std::string why_nowhere(const Job& job) const;
+    void correct(Job& job, const DeviceChoice& where);
+    std::string why_nowhere(const Job& job, const wire::Attach& attach = {}) const;
     bool announce_to(SharedDevice& device, const Job& job, bool runs, bool waited);
     void name_device(const Job& job, wire::Text<64>& gpu, wire::Text<128>& mps);
     void decide_mps(Job& job);

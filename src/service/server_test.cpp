@@ -2,8 +2,10 @@
 #include "service/server.h"
 
 #include <dirent.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -690,6 +692,100 @@ TEST_F(KillTest, ACommandThatHasAttachedIsToldAndItsRunnerIsNot) {
     EXPECT_EQ(kill(/*at_once=*/true), is_told(job_));
     EXPECT_FALSE(told());
     EXPECT_EQ(ended_by(), SIGKILL);
+}
+
+/// A process that has announced itself.
+class JoinedTest : public KillTest {
+protected:
+    std::unique_ptr<RawClient> join(Connected connected, std::uint32_t job = 0, std::uint8_t runs = 0) {
+        auto client = connect(std::move(connected));
+        wire::Run run;
+        run.job = job;
+        run.joins = 1;
+        run.runs = runs;
+        run.command_key = 1;
+        run.program_key = 2;
+        client->say(run);
+        step();
+        if (const auto running = heard<wire::Running>(*client)) job_ = running->job;
+        else return nullptr;
+        return client;
+    }
+    /// The exit statuses that the history has.
+    std::vector<int> recorded() {
+        std::vector<int> statuses;
+        const auto all = answer(wire::AskHistory{});
+        const nlohmann::json commands = all ? nlohmann::json::parse(*all) : nlohmann::json::array();
+        for (const auto& command : commands) statuses.push_back(command.value("status", -2));
+        return statuses;
+    }
+};
+
+TEST_F(JoinedTest, OneThatWasRefusedHasNotRun) {
+    server_->devices()[0]->close("the GPU is lost");
+    EXPECT_EQ(join(child_.connect()), nullptr);
+    step();
+    EXPECT_EQ(recorded(), std::vector<int>{});
+}
+
+TEST_F(JoinedTest, OneThatIsKilledHasRun) {
+    const auto client = join(child_.connect());
+    ASSERT_TRUE(client);
+    EXPECT_EQ(kill(/*at_once=*/true), is_told(job_));
+    EXPECT_EQ(ended_by(), SIGKILL);
+    step();
+    EXPECT_EQ(recorded(), std::vector<int>{-1});
+}
+
+TEST_F(JoinedTest, ItEndsWhenItSaysSoNotWhenItsClientLeaves) {
+    const auto client = join(child_.connect());
+    ASSERT_TRUE(client);
+    wire::Attach with_job;
+    with_job.job = job_;
+    client->attach(with_job);
+    step();
+    ASSERT_TRUE(heard<wire::Welcome>(*client));
+    const auto beside = join(child_.connect(), job_, /*runs=*/1);
+    ASSERT_TRUE(beside);
+    client->say(wire::Leave{});
+    step();
+    client->hang_up();
+    step();
+    EXPECT_EQ(recorded(), std::vector<int>{});
+    beside->say(wire::Ended{3, 1'000'000});
+    step();
+    EXPECT_EQ(recorded(), std::vector<int>{3});
+}
+
+/// A process with this pid; -1: only root may choose one.
+pid_t fork_as(pid_t pid) {
+    clone_args wanted{};
+    wanted.exit_signal = SIGCHLD;
+    wanted.set_tid = reinterpret_cast<std::uintptr_t>(&pid);
+    wanted.set_tid_size = 1;
+    const auto made = static_cast<pid_t>(::syscall(SYS_clone3, &wanted, sizeof wanted));
+    if (made == 0) {
+        for (;;) ::pause();
+    }
+    return made;
+}
+
+TEST_F(JoinedTest, AnotherProcessWithItsPidIsNotTakenForIt) {
+    Connected connected = child_.connect();
+    auto client = connect(std::move(connected));
+    step();
+    const int pid = child_.pid();
+    child_.end();
+    ::usleep(50'000);  // start times are in ticks
+    const pid_t other = fork_as(pid);
+    if (other < 0) GTEST_SKIP() << "SKIPPED: only root may choose a pid";
+    wire::Run run;
+    run.joins = 1;
+    client->say(run);
+    step();
+    EXPECT_FALSE(heard<wire::Running>(*client));
+    ::kill(other, SIGKILL);
+    ::waitpid(other, nullptr, 0);
 }
 
 // In one round of the loop, one process leaves and ends, and another attaches and gets its number.

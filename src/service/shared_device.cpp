@@ -48,7 +48,7 @@ SharedDevice::SharedDevice(DeviceId id, const Options& options, std::unique_ptr<
       memory_(std::move(memory)),
       number_(memory_->index().value_or(static_cast<unsigned>(index_of(id)))),
       settings_(settings_from(options, *memory_)),
-      journal_(directory_, options.trace_limit,
+      journal_(directory_, memory_->identity(), options.trace_limit,
                format_header(settings_.engine, options.policy) + (name.empty() ? "" : " device=" + name)),
       shell_(settings_, shell::Ports{clock_, *this, *this, processes_, journal_}) {}
 

@@ -1,7 +1,9 @@
 // A stand-in for libnvidia-ml.so.1: what the accounting file (SALUS_STANDIN_STATE) says, as the real one would.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "tests/standin/accounting.h"
 
@@ -78,6 +80,19 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, Proce
 int nvmlDeviceGetIndex(void* handle, unsigned* index) {
     if (!handle) return kInvalidArgument;
     *index = static_cast<unsigned>(device_of(handle));
+    return kSuccess;
+}
+
+/// SALUS_STANDIN_MODELS: their names, with a comma between two.
+int nvmlDeviceGetName(void* handle, char* text, unsigned size) {
+    if (!handle) return kInvalidArgument;
+    const char* const models = std::getenv("SALUS_STANDIN_MODELS");
+    std::string_view rest = models ? models : "Stand-in";
+    for (int device = 0; device < device_of(handle) && rest.find(',') != std::string_view::npos; ++device)
+        rest.remove_prefix(rest.find(',') + 1);
+    const std::string model(rest.substr(0, rest.find(',')));
+    if (size <= model.size()) return kInsufficientSize;
+    std::snprintf(text, size, "%s", model.c_str());
     return kSuccess;
 }
 

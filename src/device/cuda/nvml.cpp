@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -41,6 +43,7 @@ struct Nvml::Functions {
     int (*utilisation)(void*, Utilisation*) = nullptr;  ///< this and the next two are missing in some drivers
     int (*mig_count)(void*, unsigned*) = nullptr;
     int (*mig_by_index)(void*, unsigned, void**) = nullptr;
+    int (*name)(void*, char*, unsigned) = nullptr;  ///< of its model
     bool complete = false;
 
     Functions() {
@@ -59,6 +62,7 @@ struct Nvml::Functions {
         find(utilisation, "nvmlDeviceGetUtilizationRates");
         find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
         find(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
+        find(name, "nvmlDeviceGetName");
         complete = complete && init() == 0;
     }
 
@@ -143,6 +147,19 @@ std::vector<DeviceNames> Nvml::all() {
         }
     }
     return found;
+}
+
+bool Nvml::are_of_one_model() {
+    const Functions& nvml = Functions::loaded();
+    unsigned count = 0;
+    if (!nvml.complete || !nvml.name || nvml.count(&count) != 0) return true;
+    std::set<std::string> models;
+    for (unsigned i = 0; i < count; ++i) {
+        void* gpu = nullptr;
+        char text[128] = "";
+        if (nvml.device_by_index(i, &gpu) == 0 && nvml.name(gpu, text, sizeof text) == 0) models.insert(text);
+    }
+    return models.size() < 2;
 }
 
 std::string Nvml::driver_version() const {

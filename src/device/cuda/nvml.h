@@ -33,6 +33,8 @@ public:
     /// All GPUs of this machine that this process may use, whatever CUDA_VISIBLE_DEVICES says, and their MIG instances.
     /// Empty: nobody can tell.
     static std::vector<DeviceNames> all();
+    /// Whether all of these GPUs are of one model, as far as anybody can tell.
+    static bool are_of_one_model();
 
 private:
     struct Functions;
