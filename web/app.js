@@ -96,7 +96,7 @@ function askToKill(job) {
   dialog.showModal();
 }
 
-const isPaused = (job) => job.state === 'paused';
+const isPaused = (job) => job.state === 'paused' || job.state === 'suspended';
 function pauseOrResume(job) { act(job.job, isPaused(job) ? 'resume' : 'pause'); }
 function changePriority(job, by) { act(job.job, 'priority', (job.priority || 0) + by); }
 

@@ -160,6 +160,10 @@ TEST(RequestsOfTheService, ToPageOutAreRefusedUnlessEverythingRests) {
         {{{.state = State::kFree, .want = false}, true, false}, false, 0},
         {{{.state = State::kGranted}, true, false}, false, 0},
         {{{.state = State::kFree, .want = true}, true, true}, false, 1},
+        {{.word = {.state = State::kFree, .want = false}, .may_go_idle = true}, true, 0},
+        {{.word = {.state = State::kFree, .want = true}, .may_go_idle = true}, false, 0},
+        {{.word = {.state = State::kIdle}, .may_go_idle = true}, false, 0},
+        {{.word = {.state = State::kFree}, .stays = true, .may_go_idle = true}, false, 1},
     };
     for (const Case& c : cases) {
         Requests requests;

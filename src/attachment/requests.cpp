@@ -22,12 +22,14 @@ Requests::Step Requests::on(const wire::Message& message, const State& state) {
         if (state.word.state == control::State::kRevoked) return {{}, request::Drain{}};
     }
     if (std::holds_alternative<wire::PageOut>(message)) {
-        const bool nobody_runs = state.parked && state.word.state == control::State::kFree && state.word.want;
+        const bool waits = state.parked && state.word.want;
+        const bool idles = state.may_go_idle && !state.word.want;
+        const bool nobody_runs = state.word.state == control::State::kFree && (waits || idles);
         if (state.stays || !nobody_runs) {
             const auto because = static_cast<std::uint16_t>(state.because);
             return {wire::Unpageable{static_cast<std::uint16_t>(state.stays ? 1 : 0), because}, {}};
         }
-        return {{}, request::PageOut{}};
+        return {{}, request::PageOut{.idle = !waits}};
     }
     if (std::holds_alternative<wire::PageIn>(message)) return {{}, request::PageIn{}};
     return {};

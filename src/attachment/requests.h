@@ -31,7 +31,9 @@ struct UnmapLane {
 };
 /// Wait until the device's work has ended, then acknowledge in the word.
 struct Drain {};
-struct PageOut {};
+struct PageOut {
+    bool idle = false;  ///< no thread waits to begin: others may touch the memory meanwhile
+};
 struct PageIn {};
 /// The client cannot do what it is asked, and leaves the service.
 struct GiveUp {};
@@ -63,6 +65,7 @@ public:
         bool parked = false;                        ///< a thread waits to begin
         bool stays = false;                         ///< its memory is never paged out ...
         StayReason because = StayReason::kUnknown;  ///< ... why
+        bool may_go_idle = false;                   ///< it may be paged out while it wants nothing
     };
     /// What a message asks for: nothing, unless it is about a lane, a revocation or paging.
     Step on(const wire::Message& message, const State& state);

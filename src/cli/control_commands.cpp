@@ -1,10 +1,11 @@
-// The commands that talk to a running service: ps, top, policy, pause, resume, kill, set, logs, status, start, reload,
-// stop.
+// The commands that talk to a running service: ps, top, policy, pause, suspend, resume, page-out, kill, set, logs, status,
+// start, reload, stop.
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "cli/files.h"
 #include "cli/job_logs.h"
 #include "cli/json_text.h"
+#include "cli/memory_answer.h"
 #include "cli/service_link.h"
 #include "cli/status_view.h"
 #include "cli/top_command.h"
@@ -104,23 +106,72 @@ std::vector<wire::JobReference> own_jobs() {
     return own;
 }
 
-/// Kills those that it can; each other one is a line.
-int kill(const std::vector<std::string>& names, bool all, bool at_once) {
-    if (names.empty() != all) throw UsageError{"kill needs either jobs or --all"};
+std::vector<wire::JobReference> jobs_called(const std::vector<std::string>& names) {
     std::vector<wire::JobReference> jobs;
-    if (all) jobs = own_jobs();
     for (const std::string& name : names) jobs.push_back(job_or_fail(name));
+    return jobs;
+}
+
+/// Does it for those for which it works; each other one is a line.
+int for_each(const std::vector<wire::JobReference>& jobs, const std::function<void(const wire::JobReference&)>& act) {
     if (jobs.empty()) fmt::print("you have no jobs\n");
     int status = 0;
     for (const wire::JobReference& job : jobs) {
         try {
-            tell(wire::KillJob{job, at_once ? 1u : 0u}, at_once ? "is killed" : "is told to end");
+            act(job);
         } catch (const Failure& failure) {
             std::fprintf(stderr, "salus: %s\n", printable(failure.message).c_str());
             status = 1;
         }
     }
     return status;
+}
+
+int kill(const std::vector<std::string>& names, bool all, bool at_once) {
+    if (names.empty() != all) throw UsageError{"kill needs either jobs or --all"};
+    return for_each(all ? own_jobs() : jobs_called(names), [&](const wire::JobReference& job) {
+        tell(wire::KillJob{job, at_once ? 1u : 0u}, at_once ? "is killed" : "is told to end");
+    });
+}
+
+// ------------------------------------------------------------------------------------------------- suspend, page-out
+
+/// How long page-out waits until memory is out.
+constexpr Duration kOutPatience = seconds(60);
+
+void suspend(const wire::JobReference& job) {
+    const MemoryAnswer answer = memory_answer_from(ask(wire::SuspendJob{job}));
+    fmt::print("{} {}\n", job_text(answer.name, answer.job), suspended_text(answer));
+}
+
+/// Of all processes of the job together.
+struct IdleJob {
+    MemoryAnswer answer;
+    Bytes out;           ///< of its memory
+    bool moves = false;  ///< some of it is on its way
+};
+
+IdleJob look_at_idle(const MemoryAnswer& answer) {
+    IdleJob found{answer, {}, false};
+    for (const JobStatus& row : status_or_fail().jobs) {
+        if (row.job != answer.job || !row.activity) continue;
+        found.out += row.activity->paged_out;
+        found.moves = found.moves || row.state == JobState::kPaging;
+    }
+    return found;
+}
+
+void page_idle(const wire::JobReference& job) {
+    const MemoryAnswer answer = memory_answer_from(ask(wire::PageIdleJob{job}));
+    IdleJob found = look_at_idle(answer);
+    // Its helper gives back a turn first, if it has kept one.
+    const Instant asked = os::now();
+    const auto is_due = [&] { return answer.clients > 0 && answer.goes > Bytes{} && found.out == Bytes{}; };
+    while ((found.moves && os::now() - asked < kOutPatience) || (is_due() && os::now() - asked < seconds(1))) {
+        os::sleep_for(milliseconds(10));
+        found = look_at_idle(answer);
+    }
+    fmt::print("{} {}\n", job_text(answer.name, answer.job), idle_text(answer, found.out, found.moves));
 }
 
 // -------------------------------------------------------------------------------------------------------------- logs
@@ -234,8 +285,22 @@ void add_control_commands(CLI::App& program, Action& action) {
     };
     CLI::App* pause = of_a_job("pause", "Pause a job after its current iteration");
     on(pause, [v] { return tell(wire::PauseJob{job_or_fail(v->text)}, "pauses after its current iteration"); });
-    CLI::App* resume = of_a_job("resume", "Resume a paused job");
-    on(resume, [v] { return tell(wire::ResumeJob{job_or_fail(v->text)}, "is resumed"); });
+    const auto of_jobs = [&](const char* name, const char* about) {
+        CLI::App* command = add(name, about);
+        command->add_option("jobs", v->words, "Numbers or names of the jobs")->required();
+        return command;
+    };
+    CLI::App* off = of_jobs("suspend", "Pause jobs, and move their memory from the device to the host");
+    on(off, [v] { return for_each(jobs_called(v->words), suspend); });
+    CLI::App* resume = of_jobs("resume", "Resume jobs that are paused or suspended");
+    on(resume, [v] {
+        return for_each(jobs_called(v->words),
+                        [](const wire::JobReference& job) { tell(wire::ResumeJob{job}, "is resumed"); });
+    });
+    CLI::App* page_out = add("page-out", "Move memory of idle jobs from the device to the host");
+    page_out->add_option("jobs", v->words, "Numbers or names of the jobs; without any, all of yours");
+    page_out->add_flag("--idle", v->flag, "Those that idle; they come back by themselves")->required();
+    on(page_out, [v] { return for_each(v->words.empty() ? own_jobs() : jobs_called(v->words), page_idle); });
     CLI::App* end_jobs = add("kill", "End jobs");
     end_jobs->add_option("jobs", v->words, "Numbers or names of the jobs");
     end_jobs->add_flag("--all", v->all, "End all of your jobs");

@@ -28,7 +28,7 @@ std::string_view text_for(WaitReason reason) {
         case WaitReason::kMapping: return "for its lane to be mapped";
         case WaitReason::kStoppedHolder: return "for a job that did nothing in mid-iteration";
         case WaitReason::kOrder: return "because the policy let others go first";
-        case WaitReason::kPaused: return "paused or stopped";
+        case WaitReason::kPaused: return "paused, suspended or stopped";
         case WaitReason::kUserMemory: return "for memory of its user";
         case WaitReason::kUserJobs: return "for other jobs of its user";
         default: return "";

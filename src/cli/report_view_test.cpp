@@ -68,7 +68,7 @@ TEST(ReportView, OfAJobThatRunsHasWhatTheServiceKnows) {
     const std::string text = format_report(report);
     EXPECT_TRUE(text.starts_with("vae (job 4), running\n")) << text;
     EXPECT_NE(text.find("80 of about 200, 0.800/s, 50 % of its speed alone"), std::string::npos) << text;
-    EXPECT_NE(text.find("50.0 s paused or stopped, 25.0 s for its turn"), std::string::npos) << text;
+    EXPECT_NE(text.find("50.0 s paused, suspended or stopped, 25.0 s for its turn"), std::string::npos) << text;
 }
 
 TEST(ReportView, SaysWhetherSharingSavedMemoryOrTookIt) {

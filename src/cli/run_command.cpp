@@ -38,6 +38,7 @@
 #include "os/patience.h"
 #include "os/places.h"
 #include "os/poll.h"
+#include "os/process.h"
 #include "os/program.h"
 #include "os/socket.h"
 #include "os/terminal.h"
@@ -69,6 +70,9 @@ constexpr Duration kTryAgain = milliseconds(250);
 constexpr Duration kTellAfter = seconds(2);
 /// How long the service may take to record the end of the job.
 constexpr Duration kEndPatience = seconds(1);
+/// How long a job that is stopped may take to give up its memory: Slurm sends SIGSTOP 2 s after SIGTSTP.
+constexpr Duration kOffPatience = milliseconds(1900);
+constexpr Duration kLookWhetherOff = milliseconds(10);
 /// How long a job in the background may take to tell the service that it is there.
 constexpr Duration kAnnouncePatience = seconds(5);
 /// How often a user's own service is started again, and the delay before each try.
@@ -345,18 +349,30 @@ private:
         if (std::getenv("SALUS_STATE")) ::setenv("SALUS_STATE", os::default_state_directory().c_str(), 1);
     }
 
+    // Note [Ctrl-Z]
+    // A process that is stopped cannot move its memory off the device, and keeps its lane. So the job ignores SIGTSTP,
+    // unless it sets a handler of its own, and `salus run` takes it: it has the service suspend the job, which takes at most
+    // kOffPatience, and then stops the job's processes and itself by SIGSTOP. When it is continued, the job goes on and is
+    // resumed. A job that its user has paused or suspended stays so. What stops processes without asking, as SIGSTOP and a
+    // debugger do, finds the job where it is.
+
     void start() {
-        // The terminal stops both processes; all other signals are for the job.
+        // All signals are for the job, but for those that stop processes and those that are our own faults.
         ::sigfillset(&passed_on_);
-        for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+        for (const int signal : {SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
             ::sigdelset(&passed_on_, signal);
         }
+        struct sigaction on_stop {};
+        ::sigaction(SIGTSTP, nullptr, &on_stop);
+        const bool takes_stops = on_stop.sa_handler == SIG_DFL;
+        if (!takes_stops) ::sigdelset(&passed_on_, SIGTSTP);
         sigset_t before;
         ::sigprocmask(SIG_BLOCK, &passed_on_, &before);
         started_ns_ = os::now_ns();
         child_ = ::fork();
         if (child_ < 0) throw Failure{fmt::format("fork: {}", std::strerror(errno))};
         if (child_ > 0) return;
+        if (takes_stops) ::signal(SIGTSTP, SIG_IGN);
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
         set_environment();
         become(arguments_.command);
@@ -370,6 +386,10 @@ private:
             signalfd_siginfo info{};
             while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
                 if (info.ssi_signo == SIGCHLD) continue;
+                if (info.ssi_signo == SIGTSTP) {
+                    stop_and_go_on();
+                    continue;
+                }
                 if (connection_ && !preload_.empty() && may_end(static_cast<int>(info.ssi_signo)))
                     wire::send(connection_.get(), wire::Interrupted{});
                 const bool as_kill = info.ssi_code == SI_QUEUE && info.ssi_int == wire::kPassOnAsKill;
@@ -385,6 +405,52 @@ private:
             if (looks_) announce_again();
         }
     }
+
+    /// See Note [Ctrl-Z]. Returns when this process has been continued.
+    void stop_and_go_on() {
+        const bool suspends = suspend_job();
+        if (!is_to_continue() && !has_ended()) {
+            os::stop_tree(child_);
+            ::raise(SIGSTOP);
+        }
+        os::continue_tree(child_);
+        if (suspends) tell_service(wire::ResumeJob{{job_, {}}});
+    }
+
+    /// True: the service has been told. Then it waits until the job has given up what it can, but not for ever.
+    bool suspend_job() {
+        if (job_ == 0) return false;
+        const std::vector<JobStatus> before = own_rows();
+        const auto rests = [](const JobStatus& row) {
+            return row.state == JobState::kPaused || row.state == JobState::kSuspended;
+        };
+        if (before.empty() || std::ranges::any_of(before, rests)) return false;
+        if (!tell_service(wire::SuspendJob{{job_, {}}})) return false;
+        const auto is_off = [&](const JobStatus& row) {
+            return !row.activity || (rests(row) && !row.activity->suspending);
+        };
+        for (const Instant until = os::now() + kOffPatience; os::now() < until; os::sleep_for(kLookWhetherOff)) {
+            if (is_to_continue() || std::ranges::all_of(own_rows(), is_off)) break;
+        }
+        return true;
+    }
+
+    bool tell_service(const wire::Command& command) const { return ask_service(socket_, command).ok(); }
+
+    std::vector<JobStatus> own_rows() const {
+        const Result<std::string> answer = ask_service(socket_, wire::AskStatus{});
+        std::vector<JobStatus> rows;
+        if (answer) rows = status_from(nlohmann::json::parse(answer.value(), nullptr, false)).jobs;
+        std::erase_if(rows, [&](const JobStatus& row) { return row.job != job_; });
+        return rows;
+    }
+
+    /// SIGCONT has come already.
+    static bool is_to_continue() {
+        sigset_t pending;
+        return ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGCONT) == 1;
+    }
+    bool has_ended() const { return os::has_ended(child_); }
 
     static bool may_end(int signal) {
         return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
@@ -442,7 +508,9 @@ private:
                         {static_cast<std::int64_t>(waits->user_memory_max)}}};
         if (!waits->behind.view().empty() || waits->behind_job != 0)
             wait.behind = {std::string(waits->behind.view()), waits->behind_job};
-        const std::string why = waits_ ? start_wait_text(wait) : wait_text(job_state_from(waits->state.view()), wait);
+        const JobState state = job_state_from(waits->state.view());
+        const bool waits_to_start = waits_ && state != JobState::kSuspended;
+        const std::string why = waits_to_start ? start_wait_text(wait) : wait_text(state, wait);
         if (!why.empty()) say(arguments_.name + " " + why);
         told_ = true;
         return true;

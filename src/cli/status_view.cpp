@@ -197,6 +197,7 @@ std::string start_wait_text(const StartWait& wait) {
 std::string wait_text(JobState state, const Wait& wait) {
     if (state == JobState::kRefused || wait.reason == WaitReason::kRefused) return reason_text({WaitReason::kRefused, {}});
     if (state == JobState::kPaused) return "is paused; salus resume continues it";
+    if (state == JobState::kSuspended) return "is suspended; salus resume brings it back";
     if (state == JobState::kAsleep) return "does nothing in the middle of an iteration";
     if (state == JobState::kStopped) return reason_text({WaitReason::kPaused, {}});
     if (!wait.reason) return "waits, for a reason that only a newer salus knows";

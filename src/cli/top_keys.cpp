@@ -36,7 +36,7 @@ void choose(const Status& status, const Rates& rates, TopOptions& options, int b
 
 Pressed pause_or_resume(const JobStatus& job) {
     const wire::JobReference whom{job.job, {}};
-    if (job.state == JobState::kPaused)
+    if (job.state == JobState::kPaused || job.state == JobState::kSuspended)
         return {.command = wire::ResumeJob{whom}, .done = fmt::format("job {} is resumed", job.job)};
     return {.command = wire::PauseJob{whom}, .done = fmt::format("job {} pauses after its current iteration", job.job)};
 }

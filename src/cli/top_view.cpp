@@ -34,6 +34,7 @@ Style style_of(JobState state) {
         case JobState::kRunning: return Style::kRunning;
         case JobState::kRefused: return Style::kError;
         case JobState::kPaused:
+        case JobState::kSuspended:
         case JobState::kStopped:
         case JobState::kAsleep:
         case JobState::kGrowing:

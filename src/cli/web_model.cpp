@@ -53,6 +53,7 @@ std::string reason_of(const JobStatus& row) {
         case JobState::kPaging:
         case JobState::kPagedOut: break;
         case JobState::kPaused:
+        case JobState::kSuspended:
         case JobState::kStopped:
         case JobState::kStarting: return std::string(name_of(row.state));
         default: return {};

@@ -74,7 +74,12 @@ void ProcessClient::serve(const wire::Message& message, std::vector<os::Descript
     const bool pages_out = std::holds_alternative<wire::PageOut>(message);
     const control::Word word = turns_->word();
     if (pages_out) lock.lock();
-    const attachment::Requests::Step step = requests_.on(message, {word, pages_out && parked_, stays_here_, stays_because_});
+    const attachment::Requests::State state{.word = word,
+                                            .parked = pages_out && parked_,
+                                            .stays = stays_here_,
+                                            .because = stays_because_,
+                                            .may_go_idle = pages_out && memory_->may_go_idle()};
+    const attachment::Requests::Step step = requests_.on(message, state);
     if (step.say) send(*step.say);
     if (std::holds_alternative<std::monostate>(step.todo)) return;
     const attachment::Outcome outcome = perform(step.todo, std::move(pieces));
@@ -96,9 +101,9 @@ attachment::Outcome ProcessClient::perform(const attachment::Request& request, s
         const bool device_works = !device_->fences->at_rest();
         drain();
         turns_->acknowledge(device_works);
-    } else if (std::holds_alternative<request_of::PageOut>(request)) {
+    } else if (const auto* out = std::get_if<request_of::PageOut>(&request)) {
         Memory::PageMove move;
-        const bool ok = memory_->page_out(&move);
+        const bool ok = memory_->page_out(&move, out->idle);
         return {ok, move.left, move.bytes, move.ns, !move.may_work_later, move.because};
     } else if (std::holds_alternative<request_of::PageIn>(request)) {
         Memory::PageMove move;

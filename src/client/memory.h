@@ -159,7 +159,10 @@ public:
         StayReason because = StayReason::kUnknown;  ///< if it has failed
         bool may_work_later = false;                ///< the same
     };
-    bool page_out(PageMove* move = nullptr);
+    /// `idle`: no thread waits to begin an iteration, so some may touch the memory meanwhile.
+    bool page_out(PageMove* move = nullptr, bool idle = false);
+    /// Whether it can be paged out while no thread waits.
+    bool may_go_idle() const { return paging_.pager() && paging_.pager()->may_go_idle(); }
     /// Does nothing if the memory is not paged out.
     bool page_in(PageMove* move = nullptr);
     bool paged();

@@ -161,7 +161,7 @@ void Memory::leave_lane() {
 
 // ------------------------------------------------------------------------------------------------------------- paging
 
-bool Memory::page_out(PageMove* move) {
+bool Memory::page_out(PageMove* move, bool idle) {
     const std::lock_guard change(changes_);
     if (!paging_.can_page()) return false;
     std::vector<device::Part> parts;
@@ -179,14 +179,14 @@ bool Memory::page_out(PageMove* move) {
     }
     // Streams that we were never told of may use the memory, and the device must not find it gone.
     const bool at_rest = device_.pager->serves_meanwhile() || work_.drain_everything();
-    const bool out = at_rest && paging_.move_out(parts);
+    const bool out = at_rest && paging_.move_out(parts, idle);
     const Books books = open_books();
     paging_.went_out(out);
     if (out) page_.page_outs.fetch_add(1, std::memory_order_relaxed);
     note_paged(move);
     if (move && !out) {
         move->because = at_rest ? StayReason::kNoPlace : StayReason::kBusy;
-        move->may_work_later = !device_.pager->serves_meanwhile();
+        move->may_work_later = idle || !device_.pager->serves_meanwhile();
     }
     return out;
 }

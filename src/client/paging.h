@@ -40,7 +40,9 @@ public:
         freed_.clear();
     }
 
-    bool move_out(const std::vector<device::Part>& parts) { return pager_->page_out(parts); }
+    bool move_out(const std::vector<device::Part>& parts, bool idle = false) {
+        return idle ? pager_->page_out_idle(parts) : pager_->page_out(parts);
+    }
     bool move_in(const std::vector<const std::byte*>& freed) {
         for (const std::byte* start : freed) pager_->forget(start);
         return pager_->page_in();

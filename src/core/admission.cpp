@@ -78,7 +78,7 @@ void Engine::refuse(Client& client, Bytes need) {
 /// Clients on the device without a lane count even if they want nothing now: once they have a lane, they no longer keep
 /// others out.
 bool Engine::waits_for_memory(const Client& client) const {
-    if (client.lane != kNoLane || client.accompanies || client.refused || client.dropped) return false;
+    if (client.lane != kNoLane || client.accompanies || client.suspended || client.refused || client.dropped) return false;
     if (client.residency() == Residency::kResident) return client.profiled;
     if (client.residency() == Residency::kPaged) return client.wants();
     return client.residency() == Residency::kAbsent && client.wants() && client.profiled;
@@ -118,7 +118,7 @@ bool Engine::has_entered(const Client& client) {
 
 /// Whether an exclusive policy, which lets one client in at a time, keeps `later` waiting for `earlier`.
 bool Engine::enters_before(const Client& earlier, const Client& later) {
-    if (&earlier == &later || earlier.stopped || earlier.refused || earlier.dropped) return false;
+    if (&earlier == &later || earlier.is_aside() || earlier.refused || earlier.dropped) return false;
     if (are_mates(earlier, later) || is_beside(earlier) || is_over_limit(earlier)) return false;
     if (!fits_beside_rests(earlier)) return false;
     const Client* first = &later;  // a crew comes in with the first of it
@@ -410,6 +410,7 @@ void Engine::squeeze_if_stuck(std::span<Client* const> left_waiting) {
     for (const Client* client : clients_.all()) {
         const bool goes_on = client->turn() == Turn::kRunning || (client->holds() && client->yield_asked);
         if (client->stopped || client->dropped || client->refused || goes_on || client->could_run()) return;
+        if (client->suspended && client->on_device()) return;  // until it is resumed
         if (client->residency() == Residency::kPagingIn || (client->lane != kNoLane && client->wants())) return;
         if (any_out && client->on_device() && !client->wants()) return;  // it may go on, end, or be paged out in time
     }

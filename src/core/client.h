@@ -61,6 +61,8 @@ struct Client {
     bool page_refused = false;        ///< it cannot be paged just now
     bool paged_while_parked = false;  ///< it did not want to run when it was last asked to page out
     bool stopped = false;
+    bool suspended = false;       ///< Note [Out by request] in memory.cpp
+    bool goes_when_idle = false;  ///< it is to be paged out as soon as it wants nothing, until it wants to run
     bool refused = false;
     bool dropped = false;
     bool yield_asked = false;
@@ -113,7 +115,10 @@ struct Client {
     Turn turn() const { return turn_; }
     Residency residency() const { return residency_; }
     bool holds() const { return turn_ == Turn::kRunning || turn_ == Turn::kHoldingIdle; }
-    bool wants() const { return turn_ == Turn::kReady && !stopped && !refused && !dropped; }
+    bool wants() const { return turn_ == Turn::kReady && !stopped && !suspended && !refused && !dropped; }
+    /// It keeps nobody waiting: it is stopped, or suspended and past its boundary.
+    bool is_aside() const { return stopped || (suspended && !holds()); }
+    bool idles() const { return turn_ == Turn::kParked || turn_ == Turn::kHoldingIdle; }
     /// It needs only a grant, and is on its lane's ready list.
     bool could_run() const { return wants() && profiled && mapped && residency_ == Residency::kResident; }
     bool on_device() const { return residency_ != Residency::kAbsent && residency_ != Residency::kPaged; }

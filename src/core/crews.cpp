@@ -68,9 +68,15 @@ bool Engine::mate_runs(const Client& client) {
                                [](const Client* mate) { return is_live(*mate) && mate->turn() == Turn::kRunning; });
 }
 
-/// All that it needs to run is there, but for the turn.
+bool Engine::any_mate_is_live(const Client& client) {
+    return std::ranges::any_of(mates_of(client), [](const Client* mate) { return is_live(*mate); });
+}
+
+/// All that it needs to run is there, but for the turn. One that is suspended only helps a turn to its end.
 bool Engine::may_accompany(const Client& client) const {
-    if (!client.wants() || is_beside(client) || client.residency() != Residency::kResident) return false;
+    const bool helps =
+        client.suspended && client.turn() == Turn::kReady && !client.stopped && !client.refused && !client.dropped;
+    if (!(client.wants() || helps) || is_beside(client) || client.residency() != Residency::kResident) return false;
     return client.lane != kNoLane ? client.mapped : client.facts.persistent <= client.observed();
 }
 
@@ -89,7 +95,10 @@ void Engine::run_crews() {
 void Engine::come_in(Client& client) {
     const Client* leader = leader_of(client);
     if (!leader) return;
-    if (!leader->yield_asked) return accompany(client, *leader);
+    if (!leader->yield_asked) {
+        if (!client.suspended) accompany(client, *leader);
+        return;
+    }
     const Duration patience = kLetInAfter * (std::int64_t{1} << std::min(client.times_let_in, kDoublingsMost));
     if (const Instant due = client.waits_since + patience; due > now_) {
         crews_at_ = std::min(crews_at_, due);
@@ -114,7 +123,7 @@ void Engine::accompany(Client& client, const Client& leader) {
 void Engine::bring_mates(Client& leader) {
     level_crew(leader);
     for (Client* mate : mates_of(leader)) {
-        if (may_accompany(*mate)) accompany(*mate, leader);
+        if (!mate->suspended && may_accompany(*mate)) accompany(*mate, leader);
     }
 }
 

@@ -258,6 +258,7 @@ void Engine::on(const event::Progress& e) {
 void Engine::on(const event::Want& e) {
     Client* client = known(e.client);
     if (!client) return;
+    client->goes_when_idle = false;
     // A client that computed between iterations could not be paged out then. Now it can, before its next turn.
     if (std::exchange(client->page_refused, false)) memory_changed_ = true;
     if (client->turn() == Turn::kHoldingIdle) {
@@ -304,6 +305,7 @@ void Engine::on(const event::Idle& e) {
         if (client->demand_changed && !outgrew_lane) apply_demand(*client);
         if (outgrew_lane) ask_yield(*client);
         else yield_if_idle(*client);
+        page_out_idle_if_due(*client);
     } else if (client->holds()) {
         give_back(*client);
     } else if (client->turn() == Turn::kReady) {
@@ -423,6 +425,39 @@ void Engine::on(const event::Continue& e) {
     memory_changed_ = true;
 }
 
+void Engine::on(const event::Hold& e) {
+    starts_.hold(e.job, e.held);
+    if (!e.held) start_announced();
+}
+
+void Engine::on(const event::Suspend& e) {
+    Client* client = known(e.client);
+    if (!client || client->suspended) return;
+    advance_virtual_clocks(nullptr);
+    client->suspended = true;
+    update_ready(*client);
+    if (client->holds()) ask_yield(*client);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::Resume& e) {
+    Client* client = known(e.client);
+    if (!client || !client->suspended) return;
+    client->suspended = false;
+    client->waits_since = now_;
+    level_virtual_time(*client);
+    became_ready(*client);
+    memory_changed_ = true;
+}
+
+void Engine::on(const event::PageIdle& e) {
+    Client* client = known(e.client);
+    if (!client || !client->idles()) return;
+    client->goes_when_idle = true;
+    if (client->holds()) ask_yield(*client);
+    memory_changed_ = true;
+}
+
 void Engine::on(const event::SetClass& e) {
     Client* client = known(e.client);
     if (!client || client->facts.interactive == e.interactive) return;
@@ -502,6 +537,7 @@ void Engine::on(const event::SetLimits& e) {
     options_.lanes_max = e.lanes_max;
     options_.paging = e.paging;
     options_.rehome_after = e.rehome_after;
+    options_.page_idle_after = e.page_idle_after;
     contend_everywhere();
     std::size_t running = running_lanes();
     for (const Lane& lane : lanes_.all()) {
@@ -553,7 +589,7 @@ std::pair<WaitReason, ClientId> Engine::why_waits(const Client& client) const {
     using enum WaitReason;
     if (client.turn() != Turn::kReady) return {kNothing, kNoClient};
     if (client.refused) return {kRefused, kNoClient};
-    if (client.stopped) return {kPaused, kNoClient};
+    if (client.stopped || client.suspended) return {kPaused, kNoClient};
     if (client.residency() == Residency::kPagingIn || client.residency() == Residency::kPagingOut)
         return {kPaging, kNoClient};
     const bool other_profiles = profiling_ != kNoClient && profiling_ != client.facts.id;
@@ -588,7 +624,7 @@ bool Engine::precedes_by_policy(const Client& a, const Client& b) const {
 ClientId Engine::first_before(const Client& client) const {
     const Client* first = nullptr;
     for (const Client* other : clients_.all()) {
-        if (other == &client || other->refused || other->dropped || other->stopped) continue;
+        if (other == &client || other->refused || other->dropped || other->is_aside()) continue;
         if (client.facts.interactive || are_mates(*other, client) || is_beside(*other)) continue;
         const bool present = other->lane != kNoLane || other->on_device() || other->wants();
         const bool in_order = policy_->info.exclusive && present && precedes_by_policy(*other, client);

@@ -42,6 +42,7 @@ struct EngineOptions {
     Duration deny_after = seconds(10);          ///< a request waits this long for memory that may still become free
     unsigned profile_iterations = 2;
     Bytes context;               ///< memory that a process takes before it attaches; 0: none, and jobs start at once
+    Duration page_idle_after;    ///< a client that idles for so long is paged out, even for nobody; 0: never
     bool share_by_user = false;  ///< time is shared between users first, then between the clients of each: Note [Users]
     unsigned user_jobs_max = 0;  ///< announced jobs of a user that may run at once, unless SetUserLimits says otherwise ...
     Bytes user_memory_max;       ///< ... and P and lanes of a user's clients; 0: no limit
@@ -179,6 +180,10 @@ private:
     void on(const event::Die& e);
     void on(const event::Stop& e);
     void on(const event::Continue& e);
+    void on(const event::Hold& e);
+    void on(const event::Suspend& e);
+    void on(const event::Resume& e);
+    void on(const event::PageIdle& e);
     void on(const event::Adjust& e);
     void on(const event::JoinCrew& e);
     void on(const event::SetClass& e);
@@ -263,6 +268,7 @@ private:
     std::vector<Client*> mates_of(const Client& client);
     const Client* leader_of(const Client& client) const;
     bool mate_runs(const Client& client);
+    bool any_mate_is_live(const Client& client);
     bool may_accompany(const Client& client) const;
     void run_crews();
     void come_in(Client& client);
@@ -359,6 +365,8 @@ private:
     void enter_lane(Client& client, LaneId lane);
     void leave_lane(Client& client);
     void resize_lane(LaneId lane, Bytes size);
+    void page_out_by_request();
+    void page_out_idle_if_due(Client& client);
     void page_out(Client& client);
     void page_in(Client& client);
     void set_reserved(Client& client, Bytes bytes) { ledger_.set_reserved(client, bytes, now_); }

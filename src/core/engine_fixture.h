@@ -146,6 +146,9 @@ public:
     void die(ClientId id) { send(event::Die{id}); }
     void stop(ClientId id) { send(event::Stop{id}); }
     void resume(ClientId id) { send(event::Continue{id}); }
+    void suspend(ClientId id) { send(event::Suspend{id}); }
+    void bring_back(ClientId id) { send(event::Resume{id}); }
+    void page_idle(ClientId id) { send(event::PageIdle{id}); }
     void demand(ClientId id, std::int64_t persistent_mib, std::int64_t ephemeral_mib, double occupancy = 1.0) {
         send(event::Demand{id, mebibytes(persistent_mib), mebibytes(ephemeral_mib), occupancy});
     }

@@ -32,10 +32,19 @@ namespace salus {
 // can also grow, and processes start that nobody has announced. If then nobody can run any more, the client that ranks last
 // gets less T than it stated, or is refused if not even its P fits: squeeze_if_stuck().
 
+// Note [Out by request]
+// A suspended client has no turn after its next boundary, and no lane; its P is paged out if it can be. Else it stays where
+// it is, and is tried again when the client next comes to begin(): one that computes between iterations cannot be paged out.
+// Until it is resumed it is admitted nowhere and waits for nothing.
+// A member of a crew goes when nobody of its crew runs any more. It may be let into a turn that is being taken back, because
+// one inside may wait for it (Note [Crews]).
+// One that idles goes out by request, or after a time, and comes back when it next wants to run.
+
 // Called when something about memory may have changed, and at balance_at_.
 void Engine::balance() {
     memory_changed_ = false;
     balance_at_ = kNever;
+    page_out_by_request();
     lanes_.close_empty();
     if (trim_wanted_) trim_lanes();
     trim_wanted_ = false;
@@ -117,7 +126,7 @@ void Engine::trim_lanes() {
 /// If there is memory, an interactive client that shares a lane gets one of its own, beside. It is not taken from a turn.
 void Engine::spread_beside() {
     for (Client* client : clients_.all()) {
-        if (!client->facts.interactive || client->lane == kNoLane || client->holds() || client->stopped) continue;
+        if (!client->facts.interactive || client->lane == kNoLane || client->holds() || client->is_aside()) continue;
         if (lanes_.at(client->lane).members() == 1) {
             move_by_class(*client);
             continue;
@@ -191,6 +200,33 @@ bool Engine::may_evict(const Client& client) const {
 bool Engine::stands_its_ground(const Client& client) const {
     return client.on_device() && client.lane == kNoLane && !may_be_paged(client) && (client.wants() || client.holds()) &&
            !is_over_limit(client);
+}
+
+/// See Note [Out by request].
+void Engine::page_out_by_request() {
+    for (Client* client : clients_.all()) {
+        page_out_idle_if_due(*client);
+        const bool is_wanted_out = client->suspended || (client->goes_when_idle && client->turn() == Turn::kParked);
+        if (!is_wanted_out || client->holds() || any_mate_is_live(*client)) continue;
+        if (client->suspended && client->lane != kNoLane) {
+            leave_lane(*client);
+            trim_wanted_ = true;
+        }
+        if (may_evict(*client)) page_out(*client);
+    }
+}
+
+/// Where clients that idle for long are paged out: it goes, or its time is noted. One that has not run yet is about to
+/// begin.
+void Engine::page_out_idle_if_due(Client& client) {
+    if (options_.page_idle_after == Duration{} || !client.idles() || client.goes_when_idle || !client.has_run ||
+        !may_evict(client))
+        return;
+    const Instant due = client.idle_since + options_.page_idle_after;
+    if (due > now_) return look_again_at(due);
+    client.goes_when_idle = true;
+    memory_changed_ = true;
+    if (client.holds()) ask_yield(client);
 }
 
 void Engine::page_out(Client& client) {

@@ -58,9 +58,15 @@ void Starts::attached(JobId id, Instant now) {
     if (job != jobs_.end() && job->second.waits()) job->second.started_at = now;
 }
 
+void Starts::hold(JobId job, bool held) {
+    if (held) held_.insert(job);
+    else held_.erase(job);
+}
+
 std::optional<JobId> Starts::next(Bytes context, Instant now) const {
     const auto first = std::ranges::find_if(jobs_, [&](const auto& entry) {
-        return entry.second.waits() && limit_of(entry.second, context, now) == WaitReason::kNothing;
+        return entry.second.waits() && !held_.contains(entry.first) &&
+               limit_of(entry.second, context, now) == WaitReason::kNothing;
     });
     if (first == jobs_.end()) return std::nullopt;
     if (context == Bytes{}) return first->first;
@@ -143,6 +149,7 @@ WaitReason Starts::limit_of(const AnnouncedJob& job, Bytes context, Instant now)
 WaitReason Starts::why_waits(JobId id, Bytes context, Instant now) const {
     const auto job = jobs_.find(id);
     if (job == jobs_.end() || !job->second.waits()) return WaitReason::kNothing;
+    if (held_.contains(id)) return WaitReason::kPaused;
     const WaitReason limit = limit_of(job->second, context, now);
     return limit == WaitReason::kNothing ? WaitReason::kMemory : limit;
 }
@@ -165,7 +172,8 @@ Duration Starts::waited(JobId id, Instant now) const {
 }
 
 bool Starts::anybody_waits() const {
-    return std::ranges::any_of(jobs_, [](const auto& entry) { return entry.second.waits(); });
+    return std::ranges::any_of(jobs_,
+                               [&](const auto& entry) { return entry.second.waits() && !held_.contains(entry.first); });
 }
 
 bool Starts::anybody_waits_for(WaitReason reason, Bytes context, Instant now, std::optional<UserId> user) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/bytes.h"
 #include "base/ids.h"
@@ -29,7 +30,12 @@ public:
 
     enum class Announced : std::uint8_t { kWaits, kRuns, kStartedBefore };
     Announced announce(const event::Announce& e, Instant now);
-    void withdraw(JobId job) { jobs_.erase(job); }
+    void withdraw(JobId job) {
+        jobs_.erase(job);
+        held_.erase(job);
+    }
+    /// A job that is held does not start. May come before it is announced.
+    void hold(JobId job, bool held);
     /// A client of the job has attached, whether the job was told to start or not.
     void attached(JobId job, Instant now);
 
@@ -49,6 +55,7 @@ public:
     Duration waited(JobId job, Instant now) const;
     /// Why it waits; kNothing if it does not.
     WaitReason why_waits(JobId job, Bytes context, Instant now) const;
+    /// Those that are held do not count.
     bool anybody_waits() const;
     /// Somebody waits for this reason; of this user, if one is given.
     bool anybody_waits_for(WaitReason reason, Bytes context, Instant now, std::optional<UserId> user = {}) const;
@@ -86,6 +93,7 @@ private:
     const Lanes& lanes_;
     const Ledger& ledger_;
     std::map<JobId, AnnouncedJob> jobs_;
+    std::set<JobId> held_;
     const LimitsByUser& limits_;
     Instant review_at_ = kNever;
     bool orphans_ = false;

@@ -67,6 +67,10 @@ SALUS_SCHEMA(event::Leave, "leave", SALUS_FIELD(client), SALUS_FIELD(iterations)
 SALUS_SCHEMA(event::Die, "die", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Stop, "stop", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Continue, "continue", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Hold, "hold", SALUS_FIELD(job), SALUS_FIELD(held))
+SALUS_SCHEMA(event::Suspend, "suspend", SALUS_FIELD(client))
+SALUS_SCHEMA(event::Resume, "resume", SALUS_FIELD(client))
+SALUS_SCHEMA(event::PageIdle, "page-idle", SALUS_FIELD(client))
 SALUS_SCHEMA(event::Adjust, "adjust", SALUS_FIELD(client), SALUS_FIELD(priority), SALUS_FIELD(weight),
              SALUS_FIELD(iterations_total))
 SALUS_SCHEMA(event::JoinCrew, "join-crew", SALUS_FIELD(client), SALUS_FIELD(crew))
@@ -76,7 +80,8 @@ SALUS_SCHEMA(event::Recall, "recall", SALUS_FIELD(client), SALUS_FIELD(other), S
 SALUS_SCHEMA(event::SetPolicy, "set-policy", SALUS_FIELD(policy))
 SALUS_SCHEMA(event::SetMinTurn, "set-min-turn", SALUS_FIELD(min_turn))
 SALUS_SCHEMA(event::SetPageRate, "set-page-rate", SALUS_FIELD(bytes_per_s))
-SALUS_SCHEMA(event::SetLimits, "set-limits", SALUS_FIELD(lanes_max), SALUS_FIELD(paging), SALUS_FIELD(rehome_after))
+SALUS_SCHEMA(event::SetLimits, "set-limits", SALUS_FIELD(lanes_max), SALUS_FIELD(paging), SALUS_FIELD(rehome_after),
+             SALUS_OPTIONAL(page_idle_after))
 SALUS_SCHEMA(event::SetUserLimits, "set-user-limits", SALUS_FIELD(user), SALUS_FIELD(jobs_max), SALUS_FIELD(memory_max))
 SALUS_SCHEMA(event::SetCapacity, "set-capacity", SALUS_FIELD(capacity), SALUS_OPTIONAL(orphans))
 SALUS_SCHEMA(event::SetContext, "set-context", SALUS_FIELD(context))
@@ -107,8 +112,8 @@ SALUS_SCHEMA(action::Drop, "drop", SALUS_FIELD(client), SALUS_FIELD(fault))
 SALUS_SCHEMA(EngineOptions, "options", SALUS_FIELD(capacity), SALUS_FIELD(lanes_max), SALUS_FIELD(paging),
              SALUS_FIELD(min_turn), SALUS_FIELD(page_bytes_per_s), SALUS_FIELD(page_share_max), SALUS_FIELD(review_every),
              SALUS_FIELD(reserve_after), SALUS_FIELD(rehome_after), SALUS_FIELD(profile_iterations), SALUS_OPTIONAL(context),
-             SALUS_OPTIONAL(share_by_user), SALUS_OPTIONAL(overlap), SALUS_OPTIONAL(user_jobs_max),
-             SALUS_OPTIONAL(user_memory_max))
+             SALUS_OPTIONAL(page_idle_after), SALUS_OPTIONAL(share_by_user), SALUS_OPTIONAL(overlap),
+             SALUS_OPTIONAL(user_jobs_max), SALUS_OPTIONAL(user_memory_max))
 
 // ----------------------------------------------------------------------------------------------------------- writing
 

@@ -147,7 +147,8 @@ void Engine::dispatch_exclusive() {
     const bool busy = running_lanes() > 0;
     Client* front = nullptr;
     for (Client* client : clients_.all()) {
-        if (client->lane == kNoLane || client->stopped || client->refused || client->dropped || is_beside(*client)) continue;
+        if (client->lane == kNoLane || client->is_aside() || client->refused || client->dropped || is_beside(*client))
+            continue;
         if (client->accompanies) continue;
         if (busy ? !client->holds() : lanes_.at(client->lane).holder != kNoClient) continue;
         if (!front || ranks_before(*client, *front)) front = client;
@@ -352,6 +353,9 @@ void Engine::give_back(Client& client) {
     if (profiled_in_this_turn) end_profiling_turn(client);
     else if (client.demand_changed) apply_demand(client);
     if (client.lane != kNoLane) move_by_class(client);
+    const auto is_wanted_out = [](const Client* c) { return c->suspended || c->goes_when_idle; };
+    if (is_wanted_out(&client) || std::ranges::any_of(mates_of(client), is_wanted_out)) memory_changed_ = true;
+    page_out_idle_if_due(client);
 }
 
 /// After a change of class: a client that became batch leaves its lane beside, and is admitted again; for one that became
@@ -480,7 +484,7 @@ void advance(double& clock_s, double least_s) {
 void Engine::advance_virtual_clocks(const Client* joining) {
     for (auto& [id, account] : accounts_) account.least_contending_s = account.least_admitted_s = kNobodyS;
     for (Client* client : clients_.all()) {
-        if (client == joining || client->stopped) continue;
+        if (client == joining || client->is_aside()) continue;
         charge_time(*client);
         const double time_s = client->facts.virtual_time_s;
         if (is_beside(*client)) continue;

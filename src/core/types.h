@@ -79,6 +79,11 @@ struct Announce {
 struct Withdraw {
     JobId job;
 };
+/// Its user has suspended the job: its process must not start. May come before the job is announced.
+struct Hold {
+    JobId job;
+    bool held = true;  ///< false: it may start again
+};
 struct Attach {
     ClientId client;
     UserId user{};
@@ -172,6 +177,17 @@ struct Stop {
 struct Continue {
     ClientId client;
 };
+/// Its user wants it off the device: Note [Out by request] in memory.cpp.
+struct Suspend {
+    ClientId client;
+};
+struct Resume {
+    ClientId client;
+};
+/// If it idles, its P is to be paged out at once. It comes back when it next wants to run.
+struct PageIdle {
+    ClientId client;
+};
 struct Adjust {
     ClientId client;
     int priority = 0;
@@ -216,6 +232,7 @@ struct SetLimits {
     unsigned lanes_max = 0;
     bool paging = true;
     Duration rehome_after;
+    Duration page_idle_after = {};
 };
 /// What the jobs of this user may have together from now on: Note [Limits of a user] in admission.cpp.
 struct SetUserLimits {
@@ -244,9 +261,10 @@ struct Timer {};
 using Event = std::variant<event::Announce, event::Withdraw, event::Attach, event::Demand, event::Need, event::Observe,
                            event::Unpageable, event::SetRest, event::Progress, event::Want, event::Boundary, event::Idle,
                            event::Acknowledge, event::PagedOut, event::PagedIn, event::Leave, event::Die, event::Stop,
-                           event::Continue, event::Adjust, event::JoinCrew, event::SetClass, event::Requests, event::Recall,
-                           event::SetPolicy, event::SetMinTurn, event::SetPageRate, event::SetLimits, event::SetUserLimits,
-                           event::SetCapacity, event::SetContext, event::RenewLane, event::Timer>;
+                           event::Continue, event::Hold, event::Suspend, event::Resume, event::PageIdle, event::Adjust,
+                           event::JoinCrew, event::SetClass, event::Requests, event::Recall, event::SetPolicy,
+                           event::SetMinTurn, event::SetPageRate, event::SetLimits, event::SetUserLimits, event::SetCapacity,
+                           event::SetContext, event::RenewLane, event::Timer>;
 
 /// Why a client that wants to run does not.
 enum class WaitReason : std::uint8_t {
@@ -259,7 +277,7 @@ enum class WaitReason : std::uint8_t {
     kMapping,        ///< its lane is being mapped
     kStoppedHolder,  ///< its lane is held by a client that is stopped
     kOrder,          ///< the policy lets another client go first
-    kPaused,         ///< it is stopped itself
+    kPaused,         ///< it is stopped itself, or suspended
     kRefused,        ///< it could never fit
     kUserMemory,     ///< its user has as much memory as a user may have
     kUserJobs,       ///< its user has as many jobs as a user may have

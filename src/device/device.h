@@ -179,6 +179,10 @@ public:
     /// memory may be read at any time; a touch brings it back. On a GPU a part may stay (Window::backed), and what is out
     /// must not be touched. REQUIRES: nothing is paged out; everything has drained.
     virtual bool page_out(const std::vector<Part>& parts) = 0;
+    /// The same while threads may touch the memory: they are held, else the answer is false.
+    virtual bool page_out_idle(const std::vector<Part>&) { return false; }
+    /// Whether page_out_idle() is worth a try.
+    virtual bool may_go_idle() const { return false; }
     /// False: some is still out.
     virtual bool page_in() = 0;
     /// page_in() has failed for want of the device's memory: later it may succeed.

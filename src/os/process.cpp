@@ -121,6 +121,33 @@ ChildProcess child_above(int pid, int parent) {
     return {};
 }
 
+namespace {
+
+/// The children of `parent`, as (pid, pidfd).
+std::vector<ChildProcess> children_of(int parent) {
+    std::vector<ChildProcess> children;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+        const auto pid = parse_integer(entry.path().filename().string());
+        if (!pid || parent_of(static_cast<int>(*pid)) != parent) continue;
+        ChildProcess child{static_cast<int>(*pid), open_pidfd(static_cast<int>(*pid))};
+        if (child.pidfd && parent_of(child.pid) == parent) children.push_back(std::move(child));
+    }
+    return children;
+}
+
+/// A parent before its children: once it is stopped, it starts no more of them.
+void signal_tree(int pid, const Descriptor& pidfd, int signal) {
+    if (!pidfd) return;
+    send_signal(pidfd.get(), signal);
+    for (const ChildProcess& child : children_of(pid)) signal_tree(child.pid, child.pidfd, signal);
+}
+
+}  // namespace
+
+void stop_tree(int pid) { signal_tree(pid, open_pidfd(pid), SIGSTOP); }
+void continue_tree(int pid) { signal_tree(pid, open_pidfd(pid), SIGCONT); }
+
 bool send_signal(int pidfd, int signal, int value) {
     siginfo_t info{};
     info.si_signo = signal;

@@ -47,6 +47,10 @@ struct ChildProcess {
 /// The child of `parent` that is `pid` or an ancestor of it; none if `pid` does not descend from `parent`.
 ChildProcess child_above(int pid, int parent);
 
+/// Stops a process and all that descend from it, or lets them continue.
+void stop_tree(int pid);
+void continue_tree(int pid);
+
 /// Sends by the descriptor, so that the signal never hits another process. A value other than 0 is sent along, as with
 /// sigqueue().
 bool send_signal(int pidfd, int signal, int value = 0);

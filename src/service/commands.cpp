@@ -102,7 +102,9 @@ Status Server::status_for(unsigned viewer, Unseen unseen) const {
         if (status.jobs.size() > before) continue;
         const std::optional<StartWait> waits = start_wait_of(job);
         const JobState otherwise = job.why_unshared.empty() ? JobState::kStarting : JobState::kUnshared;
-        JobStatus row = row_of(job, waits ? JobState::kWaiting : otherwise, job.runner_pid, at);
+        const JobState state = waits ? JobState::kWaiting : otherwise;
+        const bool suspended = job.said.suspended && state != JobState::kUnshared;
+        JobStatus row = row_of(job, suspended ? JobState::kSuspended : state, job.runner_pid, at);
         row.start_wait = waits;
         if (job.past != history::Figures{}) row.past = job.past;
         status.jobs.push_back(row);
@@ -239,7 +241,8 @@ void Server::tell_long_waits() {
     for (auto& [id, job] : jobs_) {
         if (!is_to_be_told_of_start(job) || at - job.started < kLongWait) continue;
         job.told_of_start = true;
-        if (const auto wait = start_wait_of(job)) tell_wait(job, JobState::kWaiting, *wait);
+        const JobState state = job.said.suspended ? JobState::kSuspended : JobState::kWaiting;
+        if (const auto wait = start_wait_of(job)) tell_wait(job, state, *wait);
     }
 }
 
@@ -286,7 +289,7 @@ Server::Reply Server::command(Connection& connection, const wire::Command& comma
                 Reply reply;
                 if constexpr (std::is_same_v<T, wire::SetJob>) reply = obey(peer, *job.value(), body);
                 else reply = obey(*job.value(), body);
-                return reply.ok ? reply_about(*job.value()) : reply;
+                return reply.ok && reply.text == Reply{}.text ? reply_about(*job.value()) : reply;
             } else {
                 return obey(peer, body);
             }
@@ -398,6 +401,7 @@ Server::Reply Server::change(Job& job, const shell::UserSettings& said) {
 
 Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
     shell::UserSettings said = job.said;
+    if (said.suspended) return {false, fmt::format("job {} ({}) is suspended already", job.id, job.name)};
     said.paused = true;
     return change(job, said);
 }
@@ -405,7 +409,55 @@ Server::Reply Server::obey(Job& job, const wire::PauseJob&) {
 Server::Reply Server::obey(Job& job, const wire::ResumeJob&) {
     shell::UserSettings said = job.said;
     said.paused = false;
-    return change(job, said);
+    if (!std::exchange(said.suspended, false)) return change(job, said);
+    settle(job, said);
+    return {};
+}
+
+/// Also of a job that has no client yet: it does not start, or is suspended when it attaches.
+Server::Reply Server::obey(Job& job, const wire::SuspendJob&) {
+    shell::UserSettings said = job.said;
+    said.suspended = true;
+    said.paused = false;
+    settle(job, said);
+    return reply_about_memory(job, clients_of(job.id).size());
+}
+
+/// As change(), also for a job that has no client yet: whether its process may start is for the device where it waits.
+void Server::settle(Job& job, const shell::UserSettings& said) {
+    job.said = said;
+    keep_again_ = true;
+    if (job.device) at(*job.device).shell().hold(JobId{job.id}, said.suspended);
+    for (const ClientOn& client : clients_of(job.id)) client.shell().apply(*client.session, said);
+}
+
+Server::Reply Server::obey(Job& job, const wire::PageIdleJob&) {
+    std::size_t idle = 0;
+    for (const ClientOn& client : clients_of(job.id)) {
+        client.shell().page_idle(*client.session);
+        const Client* known = client.shell().engine().find(client.session->id);
+        if (known && known->goes_when_idle) ++idle;
+    }
+    return reply_about_memory(job, idle);
+}
+
+/// What its clients have on the device, and what of that goes when they are paged out.
+Server::Reply Server::reply_about_memory(const Job& job, std::size_t clients) const {
+    Bytes goes, stays;
+    std::string because;
+    for (const ClientOn& client : clients_of(job.id)) {
+        const Engine& engine = client.shell().engine();
+        const Client* known = engine.find(client.session->id);
+        if (!known || !known->on_device()) continue;
+        const bool may_go = engine.options().paging && known->pageable;
+        (may_go ? goes : stays) += may_go ? known->frees() : known->reserved();
+        if (may_go) continue;
+        because = text_of(engine.options().paging ? client.session->stays_because : StayReason::kOff);
+    }
+    json answer = {
+        {"job", job.id}, {"name", job.name}, {"clients", clients}, {"goes_bytes", goes.count}, {"stays_bytes", stays.count}};
+    if (stays > Bytes{}) answer["stays_because"] = because;
+    return {true, dump(answer)};
 }
 
 Server::Reply Server::obey(const os::Peer& peer, Job& job, const wire::SetJob& message) {
@@ -449,6 +501,7 @@ Server::Reply Server::obey(Job& job, const wire::KillJob& wanted) {
         os::send_signal(os::open_pidfd(job.runner_pid).get(), SIGTERM, at_once ? wire::kPassOnAsKill : 0);
     for (const auto& [device, session] : clients) {
         device->shell().pause(*session, false);
+        device->shell().suspend(*session, false);
         if (session->process.pid != command.pid) os::send_signal(attached_.at(session->connection).pidfd.get(), signal);
     }
     log(LogLevel::kInfo, "job {} ({}) is killed on request", job.id, job.name);

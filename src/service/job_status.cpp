@@ -16,6 +16,7 @@ constexpr std::int64_t within_reason(std::uint64_t figure) {
 Bytes bytes_on_page(const std::atomic<std::uint64_t>& field) { return {within_reason(field.load())}; }
 
 JobState state_of(const Client& client, const Session& session) {
+    if (session.suspended) return JobState::kSuspended;
     if (session.paused) return JobState::kPaused;
     if (session.stopped) return JobState::kStopped;
     if (session.asleep) return JobState::kAsleep;
@@ -129,7 +130,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.persistent = client.facts.persistent;
     activity.ephemeral = client.facts.ephemeral;
     activity.on_device = client.reserved();
-    if (client.residency() == Residency::kPaged)
+    const bool came_back_out = client.residency() == Residency::kAbsent && session.iterations_before > 0;
+    if (client.residency() == Residency::kPaged || came_back_out)
         activity.paged_out = std::max(client.facts.persistent - client.reserved(), Bytes{});
     activity.private_bytes = bytes_on_page(page.private_bytes);
     activity.lane_bytes = bytes_on_page(page.lane_bytes);
@@ -150,6 +152,8 @@ Activity activity_of(const Shell& shell, const Client& client, const Session& se
     activity.priority = client.facts.priority;
     activity.weight = client.facts.weight;
     activity.occupancy = client.facts.occupancy;
+    const bool moves = client.residency() == Residency::kPagingOut || client.residency() == Residency::kPagingIn;
+    activity.suspending = session.suspended && (client.holds() || moves);
     activity.pageable = client.pageable;
     if (!client.pageable) activity.stays_because = text_of(session.stays_because);
     const auto place = [&](PagePlace p) { return bytes_on_page(page.paged_bytes[static_cast<std::size_t>(p)]); };

@@ -41,6 +41,7 @@ std::string text_of(const KeptJob& job) {
         line += fmt::format("{}{}/{}", i == 0 ? "" : ",", job.processes[i].pid, job.processes[i].start_time);
     const shell::UserSettings& said = job.said;
     if (said.paused) line += " paused";
+    if (said.suspended) line += " suspended";
     if (said.priority) line += fmt::format(" priority={}", *said.priority);
     if (said.weight) line += fmt::format(" weight={}", *said.weight);
     if (said.iterations) line += fmt::format(" iterations={}", *said.iterations);
@@ -93,6 +94,8 @@ std::optional<KeptJob> job_in(std::string_view line) {
             job.gone = figures_in(*figures).value_or(RunFigures{});
         } else if (word == "paused") {
             job.said.paused = true;
+        } else if (word == "suspended") {
+            job.said.suspended = true;
         } else {
             assignments.push_back(word);
         }

@@ -21,7 +21,7 @@ Kept example() {
     job.job = 3;
     job.uid = 1000;
     job.processes = {{4711, 889911}, {4712, 889912}};
-    job.said = {.paused = true, .priority = -5, .weight = 0.25, .iterations = 100, .interactive = true};
+    job.said = {.paused = true, .suspended = true, .priority = -5, .weight = 0.25, .iterations = 100, .interactive = true};
     job.gone = {500, milliseconds(3), mebibytes(40), gibibytes(5), true};
     kept.jobs.push_back(job);
     job = {.job = 4, .uid = 0, .processes = {{1, 2}}, .said = {}, .gone = {}};
@@ -40,9 +40,11 @@ TEST(KeptText, IsForPeopleToo) {
     const std::string text = text_of(example());
     EXPECT_NE(text.find("\ngiven capacity 1GiB\n"), std::string::npos) << text;
     EXPECT_NE(text.find("\npolicy srtf instead of fair\n"), std::string::npos) << text;
-    EXPECT_NE(text.find("\njob 3 uid=1000 processes=4711/889911,4712/889912 paused priority=-5 weight=0.25 iterations=100 "
-                        "class=interactive gone="),
-              std::string::npos)
+    EXPECT_NE(
+        text.find(
+            "\njob 3 uid=1000 processes=4711/889911,4712/889912 paused suspended priority=-5 weight=0.25 iterations=100 "
+            "class=interactive gone="),
+        std::string::npos)
         << text;
 }
 

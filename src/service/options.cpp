@@ -293,6 +293,10 @@ OptionsParser::OptionsParser(CLI::App& program) : program_(program) {
         .add_option("--rehome-after-s", rehome_after_s_,
                     "if a job stops or does nothing inside an iteration, others leave its lane after this time")
         ->capture_default_str();
+    program
+        .add_option("--page-idle-s", page_idle_s_,
+                    "with paging, page out a job that has idled for so long, even if nobody needs its memory; 0: never")
+        ->capture_default_str();
     program.add_option("--socket", plain_.socket,
                        "where to listen (default: $SALUS_SOCKET, else salus/socket in the user's runtime directory)");
     program.add_option("--state", plain_.state,
@@ -426,11 +430,14 @@ Options OptionsParser::finish() const {
         throw CLI::ValidationError("--min-turn-ms", "must be from 0 to 60000");
     if (!(rehome_after_s_ >= 0 && rehome_after_s_ <= 86'400))
         throw CLI::ValidationError("--rehome-after-s", "must be from 0 to 86400");
+    if (!(page_idle_s_ >= 0 && page_idle_s_ <= 86'400'000))
+        throw CLI::ValidationError("--page-idle-s", "must be from 0 to 86400000");
     if (const unsigned most = options.connections_per_user; most < 1 || most > kConnectionsMax)
         throw CLI::ValidationError("--connections-per-user",
                                    fmt::format("must be from 1 to {}; got '{}'", kConnectionsMax, most));
     if (min_turn_ms_) options.min_turn = seconds_of(*min_turn_ms_ / 1e3);
     options.rehome_after = seconds_of(rehome_after_s_);
+    options.page_idle_after = seconds_of(page_idle_s_);
     options.socket = options.socket.empty() ? socket_by_default() : os::absolute_path(options.socket);
     options.state = options.state.empty() ? os::default_state_directory() : os::absolute_path(options.state);
     return options;

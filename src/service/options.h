@@ -44,6 +44,7 @@ struct Options {
     LogLevel log_level = LogLevel::kInfo;
     Bytes trace_limit = mebibytes(256);
     Duration rehome_after = milliseconds(300);
+    Duration page_idle_after;  ///< 0: never
     unsigned connections_per_user = 1024;
     bool all_users = false;       ///< users other than the service's own may attach; each has lanes of their own
     bool share_by_user = false;   ///< time is shared between users first
@@ -98,6 +99,7 @@ private:
     std::optional<int> user_priority_max_;
     std::optional<double> min_turn_ms_;
     double rehome_after_s_ = 0.3;
+    double page_idle_s_ = 0;
 };
 
 /// The options of a service that starts now, or reads its configuration again: those on its command line, then what the last

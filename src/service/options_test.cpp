@@ -29,13 +29,14 @@ std::string shown(const Options& o) {
         "policy={} capacity={} lanes={} overlap={} paging={} page_gpu={} page_dir={} device={} placement={} mps={} "
         "min_turn={} socket={} state={} "
         "log_level={} "
-        "trace_limit={} rehome_after={} all_users={} connections_per_user={} share_by_user={} hides_others={} jobs_max={} "
+        "trace_limit={} rehome_after={} page_idle={} all_users={} connections_per_user={} share_by_user={} hides_others={} "
+        "jobs_max={} "
         "memory_max={} weight_max={} priority_max={} metrics={} job_mapping={}",
         o.policy, o.capacity.count, o.lanes, o.overlap ? (*o.overlap ? "measure" : "off") : "auto", o.paging, o.page_gpu,
         o.page_directory, o.device, static_cast<int>(o.placement), static_cast<int>(o.mps),
         o.min_turn.value_or(Duration{-1}).ns, o.socket, o.state, static_cast<int>(o.log_level), o.trace_limit.count,
-        o.rehome_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others, o.user_limits.others.jobs,
-        o.user_limits.others.memory.count, o.user_limits.others.weight.value_or(-1),
+        o.rehome_after.ns, o.page_idle_after.ns, o.all_users, o.connections_per_user, o.share_by_user, o.hides_others,
+        o.user_limits.others.jobs, o.user_limits.others.memory.count, o.user_limits.others.weight.value_or(-1),
         o.user_limits.others.priority.value_or(-1), o.metrics, o.job_mapping);
 }
 
@@ -116,6 +117,7 @@ const std::vector<Row> kRows = {
     {"mps", "on", "\"on\"", "mps=1"},
     {"min-turn-ms", "2.5", "2.5", "min_turn=2500000"},
     {"rehome-after-s", "0.25", "0.25", "rehome_after=250000000"},
+    {"page-idle-s", "90", "90", "page_idle=90000000000"},
     {"socket", "/tmp/a b/socket", "\"/tmp/a b/socket\"", "socket=/tmp/a b/socket"},
     {"state", "/tmp/state", "\"/tmp/state\"", "state=/tmp/state"},
     {"log-level", "debug", "\"debug\"", "log_level=3"},
@@ -418,6 +420,7 @@ TEST_F(ServiceOptionsTest, BadValuesGiveOneLineThatNamesThem) {
         {"mps", {"maybe", "", "yes", "1", "Auto"}},
         {"min-turn-ms", {"-1", "60001", "nan", "inf", "soon"}},
         {"rehome-after-s", {"-0.5", "86401", "nan", "never"}},
+        {"page-idle-s", {"-1", "86400001", "nan", "never"}},
         {"log-level", {"verbose", "3"}},
         {"users", {"some", "everybody"}},
         {"trace-limit", {"0", "-5", "lots", "12", "1KiB"}},

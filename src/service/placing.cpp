@@ -230,6 +230,7 @@ std::string Server::why_nowhere(const Job& job, const wire::Attach& attach) cons
 /// False: it has to wait until its runner is told Start.
 bool Server::announce_to(SharedDevice& device, const Job& job, bool runs, bool waited) {
     tell_limits(device, job.uid);
+    if (job.said.suspended) device.shell().hold(JobId{job.id}, true);  // first: it may start at once else
     return device.shell().announce({JobId{job.id}, job.runner_connection, job.past.persistent, runs, waited, job.uid});
 }
 

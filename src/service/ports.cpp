@@ -48,6 +48,7 @@ shell::Settings settings_from(const Options& options, const device::LaneMemory& 
     settings.page_directory = options.page_directory;
     engine.review_every = milliseconds(100);
     engine.rehome_after = options.rehome_after;
+    engine.page_idle_after = options.page_idle_after;
     if (memory.traits().has_contexts) engine.context = kContextGuess;
     settings.policy = find_policy(options.policy);
     settings.fallback = &fallback_policy();

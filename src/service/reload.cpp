@@ -39,6 +39,8 @@ Reload reload_from(const Options& now, Options read) {
     }
     if (now.rehome_after != read.rehome_after)
         changed.push_back(fmt::format("rehome-after-s {}", read.rehome_after.seconds()));
+    if (now.page_idle_after != read.page_idle_after)
+        changed.push_back(fmt::format("page-idle-s {:g}", read.page_idle_after.seconds()));
     const UserLimits &had = now.user_limits.others, &has = read.user_limits.others;
     if (had.jobs != has.jobs)
         changed.push_back(has.jobs == 0 ? "no user-jobs-max" : fmt::format("user-jobs-max {}", has.jobs));

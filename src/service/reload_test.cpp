@@ -20,6 +20,7 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     read.capacity = gibibytes(3);
     read.min_turn = milliseconds(7);
     read.rehome_after = milliseconds(500);
+    read.page_idle_after = seconds(60);
     read.connections_per_user = 9;
     read.log_level = LogLevel::kDebug;
     read.trace_limit = mebibytes(64);
@@ -42,7 +43,7 @@ TEST(Reload, SaysWhatHasChangedAndWhatWillLater) {
     const Reload reload = reload_from(running(), read);
     EXPECT_EQ(
         reload.line,
-        "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, "
+        "changed: policy las, lanes 2, paging off, capacity 3.0 GiB, min-turn-ms 7, rehome-after-s 0.5, page-idle-s 60, "
         "user-jobs-max 3, user-memory-max 1.0 GiB, user-weight-max 2.5, user-priority-max 7, limits of single users, limits "
         "of groups, placement pack, connections-per-user 9, log-level debug, trace-limit 64.0 MiB, metrics [::1]:9464, "
         "job-mapping-dir /jobs; needs a restart: device, page-gpu, page-dir, mps, users, overlap, share-by, show-others, "

@@ -729,8 +729,13 @@ const Server::Connection* Server::connection_of_runner(const Job& job) const {
     return found != connections_.end() && found->second.runner ? &found->second : nullptr;
 }
 
-/// Its clients are told; see Note [Signals while a launch waits].
+/// Its clients are told; see Note [Signals while a launch waits]. One that is suspended needs its memory to handle a signal.
 bool Server::hurry(std::uint32_t job) {
+    if (Job* known = jobs_.find(job); known && known->said.suspended) {
+        shell::UserSettings said = known->said;
+        said.suspended = false;
+        settle(*known, said);
+    }
     for (const ClientOn& client : clients_of(job)) send(client.session->connection, wire::Hurry{}, {});
     return true;
 }

@@ -240,6 +240,10 @@ private:
     std::string offer_mps_everywhere();
     Reply obey(Job& job, const wire::PauseJob&);
     Reply obey(Job& job, const wire::ResumeJob&);
+    Reply obey(Job& job, const wire::SuspendJob&);
+    Reply obey(Job& job, const wire::PageIdleJob&);
+    Reply reply_about_memory(const Job& job, std::size_t clients) const;
+    void settle(Job& job, const shell::UserSettings& said);
     Reply change(Job& job, const shell::UserSettings& said);
     Reply obey(Job& job, const wire::KillJob& wanted);
     Reply obey(const os::Peer& peer, Job& job, const wire::SetJob& message);

@@ -148,6 +148,7 @@ void Shell::deliver(const Event& event) {
     wake_granted();
     tell_of_others();
     if (classes_changed_) arm();
+    look_for_idle_later();
     ports_.journal.record(event, at, actions);
 }
 
@@ -298,6 +299,7 @@ Result<Session*> Shell::attach(std::unique_ptr<Session> session, const wire::Att
     classes_changed_ = true;
     feed(e);
     if (said.paused) set_inert(added, &Session::paused, true);
+    if (said.suspended) suspend(added, true);
     if (attach.crew != 0) feed(event::JoinCrew{added.id, JobId{attach.crew}});
     std::erase_if(orphans_, [&](const RosterEntry& o) { return o.process == added.process; });
     set_capacity();
@@ -511,6 +513,21 @@ void Shell::pause(Session& session, bool paused) {
     set_inert(session, &Session::paused, paused);
 }
 
+void Shell::suspend(Session& session, bool suspended) {
+    if (std::exchange(session.suspended, suspended) == suspended) return;
+    look_at_holders();
+    if (!engine_.find(session.id)) return;
+    if (suspended) feed(event::Suspend{session.id});
+    else feed(event::Resume{session.id});
+}
+
+void Shell::hold(JobId job, bool held) { feed(event::Hold{job, held}); }
+
+void Shell::page_idle(Session& session) {
+    look_at_holders();
+    if (engine_.find(session.id)) feed(event::PageIdle{session.id});
+}
+
 void Shell::adjust(Session& session, int priority, double weight, std::uint64_t iterations_total) {
     look_at_holders();
     const Client* client = engine_.find(session.id);
@@ -526,6 +543,7 @@ void Shell::apply(Session& session, const UserSettings& said) {
     adjust(session, said.priority.value_or(facts.priority), said.weight.value_or(facts.weight),
            said.iterations ? left_of(*said.iterations, session) : facts.iterations_total);
     if (said.interactive) set_class(session, {*said.interactive, ClassReason::kSaid});
+    suspend(session, said.suspended);  // first: if it was paused, it must not run now
     pause(session, said.paused);
 }
 
@@ -533,8 +551,9 @@ void Shell::reconfigure(const Settings& settings) {
     look_at_holders();
     const EngineOptions& wanted = settings.engine;
     const EngineOptions& now = engine_.options();
-    if (wanted.lanes_max != now.lanes_max || wanted.paging != now.paging || wanted.rehome_after != now.rehome_after)
-        feed(event::SetLimits{wanted.lanes_max, wanted.paging, wanted.rehome_after});
+    if (wanted.lanes_max != now.lanes_max || wanted.paging != now.paging || wanted.rehome_after != now.rehome_after ||
+        wanted.page_idle_after != now.page_idle_after)
+        feed(event::SetLimits{wanted.lanes_max, wanted.paging, wanted.rehome_after, wanted.page_idle_after});
     const bool was_fixed = std::exchange(min_turn_is_fixed_, settings.min_turn_is_fixed);
     if ((was_fixed || min_turn_is_fixed_) && wanted.min_turn != now.min_turn) feed(event::SetMinTurn{wanted.min_turn});
     set_min_turn();

@@ -42,6 +42,7 @@ struct Arming {
 /// What a job's user has changed while it ran. It holds for all its clients, also under the next service.
 struct UserSettings {
     bool paused = false;
+    bool suspended = false;
     std::optional<int> priority = {};
     std::optional<double> weight = {};
     std::optional<std::uint64_t> iterations = {};  ///< in all; 0: not known
@@ -67,6 +68,7 @@ struct Session {
     Instant waiting_since = kNever;       ///< kNever: it does not wait
     Duration waited;
     bool paused = false;              ///< by `salus pause`
+    bool suspended = false;           ///< by `salus suspend`
     bool stopped = false;             ///< by a signal or a debugger
     bool asleep = false;              ///< it holds a lane in mid-iteration, and does nothing
     Duration cpu_seen;                ///< its processor time, and ...
@@ -200,6 +202,12 @@ public:
     /// What the user's jobs may have together from now on. REQUIRES: told before the first of them is announced or attaches.
     void limit_user(UserId user, Limits limits);
     void pause(Session& session, bool paused);
+    /// At its next boundary it gives up its lane and its memory on the device, until it is resumed.
+    void suspend(Session& session, bool suspended);
+    /// The job's process must not start, if it waits to, or may again.
+    void hold(JobId job, bool held);
+    /// If the client idles, its memory leaves the device until it next wants to run.
+    void page_idle(Session& session);
     void adjust(Session& session, int priority, double weight, std::uint64_t iterations_total);
     /// All that its user has changed about the job by now.
     void apply(Session& session, const UserSettings& said);
@@ -248,6 +256,7 @@ private:
     bool anybody_waits() const;
     bool rests(const Session& session) const;
     bool any_holder_is_misjudged() const;
+    void look_for_idle_later();
     void set_inert(Session& session, bool Session::*reason, bool value);
     void look_whether_asleep(Session& session);
     Duration time_inside(Instant at) const;
@@ -337,6 +346,7 @@ private:
     bool classes_changed_ = false;  ///< since arm()
     Instant look_at_processes_at_ = kNever;
     Instant look_at_usage_at_ = kNever;
+    Instant look_for_idle_at_ = kNever;  ///< where clients that idle for long are paged out
     Instant map_again_at_ = kNever;
     Instant requests_changed_at_{};
     mutable bool may_await_requests_ = false;  ///< false: no session has a request in flight

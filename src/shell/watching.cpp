@@ -124,6 +124,16 @@ bool Shell::any_holder_is_misjudged() const {
     });
 }
 
+/// A holder for whose turn nobody waits does not report that it idles.
+void Shell::look_for_idle_later() {
+    constexpr Duration kSoonest = milliseconds(10), kLatest = seconds(1);
+    const Duration after = engine_.options().page_idle_after;
+    if (after == Duration{} || look_for_idle_at_ != kNever) return;
+    const auto runs = [](const Client* client) { return client->turn() == Turn::kRunning; };
+    if (std::ranges::any_of(engine_.clients(), runs))
+        look_for_idle_at_ = now() + std::clamp(Duration{after.ns / 4}, kSoonest, kLatest);
+}
+
 /// Whether somebody waits for a holder that does not report its boundary. A holder that was asked to yield does report it; a
 /// timer for it would cost more than the rest of a hand-over.
 bool Shell::polls() const {
@@ -208,6 +218,11 @@ void Shell::look_whether_asleep(Session& session) {
 void Shell::tick() {
     if (awaits_requests()) look_at_all_requests();
     if (anybody_waits() && any_holder_is_misjudged()) look_at_holders();
+    if (look_for_idle_at_ <= now()) {
+        look_for_idle_at_ = kNever;
+        if (any_holder_is_misjudged()) look_at_holders();
+        look_for_idle_later();
+    }
     if (engine_.deadline() <= now()) {
         if (engine_.starts().review_at() <= now()) look_at_usage();
         tell_progress_of_holders();
@@ -236,7 +251,7 @@ void Shell::tick() {
 }
 
 Instant Shell::due() const {
-    return std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, map_again_at_});
+    return std::min({engine_.deadline(), look_at_processes_at_, look_at_usage_at_, look_for_idle_at_, map_again_at_});
 }
 
 Instant Shell::next_tick() const {

@@ -40,6 +40,7 @@ bool can_page(const Simulation& s, std::size_t i) { return s.engine().options().
 void Checkers::after_event(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     check_memory(event, s);
     check_crews(event, actions, s);
+    check_suspensions(event, actions, s);
     check_lanes(event, s);
     check_users(s);
     check_iterations(event, s);
@@ -190,6 +191,42 @@ void Checkers::check_users(const Simulation& s) {
     }
 }
 
+// A suspended client gets no turn, no lane and no memory, unless it helps a turn of its crew to its end. What it has is
+// taken back as soon as that can be done. A suspended job does not start.
+void Checkers::check_suspensions(const Event& event, std::span<const Action> actions, const Simulation& s) {
+    if (std::exchange(suspensions_service_, s.services()) != s.services()) held_.clear();
+    if (const auto* attach = std::get_if<event::Attach>(&event)) suspended_.erase(index_of(attach->client));
+    if (const auto* suspend = std::get_if<event::Suspend>(&event)) suspended_.insert(index_of(suspend->client));
+    if (const auto* resume = std::get_if<event::Resume>(&event)) suspended_.erase(index_of(resume->client));
+    if (const auto* hold = std::get_if<event::Hold>(&event); hold && hold->held) held_.insert(hold->job);
+    else if (hold) held_.erase(hold->job);
+    const Engine& engine = s.engine();
+    const auto is_suspended = [&](ClientId id) { return suspended_.contains(index_of(id)); };
+    for (const Action& action : actions) {
+        if (const auto* grant = std::get_if<action::Grant>(&action); grant && is_suspended(grant->client))
+            SALUS_CHECK(joined_.contains(index_of(grant->client)), "a suspended client gets a turn");
+        if (const auto* in = std::get_if<action::PageIn>(&action))
+            SALUS_CHECK(!is_suspended(in->client), "a suspended client is paged in");
+        if (const auto* start = std::get_if<action::Start>(&action))
+            SALUS_CHECK(!held_.contains(start->job), "a suspended job starts");
+    }
+    for (const Client* client : engine.clients()) {
+        if (!is_suspended(client->facts.id)) continue;
+        const bool goes = client->yield_asked || client->let_in_until != kNever;  // it was let in for a while
+        SALUS_CHECK(!client->holds() || goes, "a suspended client is not asked to give up its turn");
+        const std::size_t i = index_of(client->facts.id);
+        const auto keeps_it = [&](const Client* mate) {
+            return are_mates(i, index_of(mate->facts.id), s) && mate->holds() && !mate->stopped && !mate->stalled;
+        };
+        if (client->holds() || std::ranges::any_of(engine.clients(), keeps_it)) continue;
+        SALUS_CHECK(client->lane == kNoLane, "a suspended client keeps its lane");
+        const bool waits = client->turn() == Turn::kReady && client->residency() == Residency::kResident;
+        if (!waits || !can_page(s, i) || is_stopped(s, i) || client->page_refused || client->all_stays()) continue;
+        SALUS_CHECK(!s.clients()[i].here() || !s.clients()[i].connected,
+                    "a suspended client waits, and its memory stays on the device");
+    }
+}
+
 bool Checkers::are_mates(std::size_t a, std::size_t b, const Simulation& s) const {
     return a != b && joined_.contains(a) && joined_.contains(b) && s.jobs()[a].crew == s.jobs()[b].crew;
 }
@@ -297,6 +334,7 @@ void Checkers::check_work_conservation(const Simulation& s) const {
         const auto keeps_it_out = [&](const Client* other) { return is_anothers(client, other); };
         if (by_user && !is_beside(s, *client) && std::ranges::any_of(engine.clients(), keeps_it_out)) continue;
         if (client->lane == kNoLane || client->residency() != Residency::kResident || client->stopped) continue;
+        if (suspended_.contains(index_of(client->facts.id))) continue;
         if (!client->mapped || client->turn() != Turn::kReady) continue;
         if (engine.lanes().find(client->lane)->holder != kNoClient) continue;
         SALUS_CHECK(client->refused, "a client wants to run, its lane is free, and it does not");
@@ -364,16 +402,19 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     bool all_pageable = s.engine().options().paging;
     bool anybody_wants = false;
     bool anybody_runs = false;
+    bool suspended_hold = false;  // one is suspended, and has memory on the device: others may have to wait for it
     for (std::size_t i = 0; i < s.clients().size(); ++i) {
         const SimulatedClient& c = s.clients()[i];
         iterations += c.iterations;
         if (!c.here()) continue;
         ++present;
+        const bool suspended = suspended_.contains(i) || c.suspended;
+        suspended_hold = suspended_hold || (suspended && (c.mapped || c.context + c.private_use() > Bytes{}));
         round += s.jobs()[i].iteration_time + s.options().switch_cost;
         largest = std::max(largest, c.persistent);
         rests += c.rest();
         all_pageable = all_pageable && !c.stays;
-        anybody_wants = anybody_wants || c.phase == Phase::kWaiting || c.phase == Phase::kStalled;
+        anybody_wants = anybody_wants || (c.phase == Phase::kWaiting && !suspended) || c.phase == Phase::kStalled;
         anybody_runs = anybody_runs || c.runs();
     }
     round = round * (present + 1);
@@ -381,11 +422,13 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
     const bool back = attach && s.client(attach->client).page->iterations > 0;  // it attaches to a new service
     const bool changed = std::holds_alternative<event::SetPolicy>(event) || std::holds_alternative<event::Adjust>(event) ||
                          std::holds_alternative<event::SetCapacity>(event) ||
-                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::SetLimits>(event) ||
+                         std::holds_alternative<event::Continue>(event) || std::holds_alternative<event::Resume>(event) ||
+                         std::holds_alternative<event::SetLimits>(event) ||
                          std::holds_alternative<event::SetUserLimits>(event);
     const bool lacks_memory = engine.capacity() < s.options().engine.capacity || !s.has_lane_memory();
     const bool was_stopped = std::exchange(was_stopped_, anybody_stopped(s));
-    const bool disturbed = was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;
+    const bool disturbed =
+        suspended_hold || was_stopped || was_stopped_ || s.anybody_is_orphaned() || back || changed || lacks_memory;
     const bool wanted = std::exchange(anybody_wanted_, anybody_wants);
     if (iterations != iterations_seen_ || anybody_runs || !anybody_wants || !wanted || disturbed) last_progress_ = s.now();
     iterations_seen_ = iterations;
@@ -408,7 +451,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
         const SimulatedClient& c = s.clients()[i];
         const bool waits = c.phase == Phase::kWaiting && !c.word().holds();
         const Client* client = engine.find(ClientId(i));
-        if (!waits || disturbed || !client || client->refused) {
+        if (!waits || disturbed || !client || client->refused || client->suspended) {
             waits_[i] = {};
             continue;
         }
@@ -433,6 +476,7 @@ void Checkers::check_progress(const Event& event, const Simulation& s) {
 // long as room is kept for jobs that do not attach.
 void Checkers::check_starts(const Event& event, Instant now, std::span<const Action> actions, const Simulation& s) {
     if (std::exchange(service_, s.services()) != s.services()) announced_.clear();
+    if (std::ranges::any_of(announced_, [&](JobId job) { return held_.contains(job); })) others_there_ = now;
     if (const auto* announce = std::get_if<event::Announce>(&event); announce && !announce->runs)
         announced_.insert(announce->job);
     if (const auto* attach = std::get_if<event::Attach>(&event)) announced_.erase(attach->job);

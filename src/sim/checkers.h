@@ -30,6 +30,7 @@ private:
     void check_work_conservation(const Simulation& s) const;
     void check_classes(const Simulation& s);
     void check_gates(const Simulation& s);
+    void check_suspensions(const Event& event, std::span<const Action> actions, const Simulation& s);
     void check_crews(const Event& event, std::span<const Action> actions, const Simulation& s);
     bool are_mates(std::size_t a, std::size_t b, const Simulation& s) const;
     void check_companies(const Simulation& s);
@@ -51,6 +52,9 @@ private:
     Bytes capacity_excuse_;                ///< may be in use beyond the capacity since the capacity fell
     std::uint64_t iterations_seen_ = 0;
     Instant last_progress_{};
+    std::set<std::size_t> suspended_;        ///< clients, as the engine was told
+    std::size_t suspensions_service_ = 0;    ///< the service that was told
+    std::set<JobId> held_;                   ///< jobs, the same
     std::set<std::size_t> joined_;           ///< clients that the engine was told to take into their crews
     std::set<std::uint32_t> resumed_crews_;  ///< in this turn of theirs, one was stopped or stalled
     Instant could_move_since_ = kNever;      ///< an interactive client takes turns since then, and need not

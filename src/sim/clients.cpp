@@ -103,6 +103,7 @@ void Simulation::attach(ClientId id) {
     session->uid = static_cast<unsigned>(jobs_[index_of(id)].user);
     session->connection = world_.connect(id);
     session->page = c.page;
+    session->said.suspended = c.suspended;
     with_shell([&] {
         limit_user(id);
         SALUS_CHECK(shell_->attach(std::move(session), introduction).ok(), "simulated clients state sensible figures");
@@ -204,6 +205,17 @@ void Simulation::finish(ClientId id, Outcome outcome) {
     ++ended_;
     if (!jobs_[index_of(id)].runs_on) --awaited_;
     end_runner(id);
+}
+
+/// By its user: of a job that waits to start, too.
+void Simulation::suspend(ClientId id, bool suspended) {
+    SimulatedClient& c = at(id);
+    if (c.phase == Phase::kNotArrived || c.phase == Phase::kGone) return;
+    if (std::exchange(c.suspended, suspended) == suspended || !shell_) return;
+    with_shell([&] {
+        if (options_.announces && runner_of(id).connected) shell_->hold(job_of(id), suspended);
+        if (shell::Session* session = session_of(id)) shell_->suspend(*session, suspended);
+    });
 }
 
 void Simulation::stop_process(ClientId id) {
@@ -412,7 +424,10 @@ void Simulation::serve(ClientId id, const wire::Message& message) {
         c.marks_requests = arm->requests != 0;
         return;
     }
-    const attachment::Requests::Step step = c.requests.on(message, {c.word(), c.phase == Phase::kWaiting, c.stays});
+    const attachment::Requests::Step step = c.requests.on(message, {.word = c.word(),
+                                                                    .parked = c.phase == Phase::kWaiting,
+                                                                    .stays = c.stays,
+                                                                    .may_go_idle = jobs_[index_of(id)].pages_idle});
     if (step.say) say(id, *step.say);
     if (std::holds_alternative<std::monostate>(step.todo)) return;
     c.doing = step.todo;

@@ -28,6 +28,7 @@ void Simulation::announce(ClientId id) {
     bool starts = false;
     with_shell([&] {
         limit_user(id);
+        if (at(id).suspended) shell_->hold(job_of(id), true);
         starts = shell_->announce(announcement);
     });
     runner.waits = !starts;

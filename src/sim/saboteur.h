@@ -50,6 +50,21 @@ public:
         }
     }
 
+    /// The engine forgets that the client is suspended.
+    void forget_suspension_of(ClientId id) {
+        Client* client = engine_.clients_.find(id);
+        if (!client) return;
+        client->suspended = false;
+        engine_.became_ready(*client);
+    }
+    /// The engine does not page the client out.
+    void refuse_to_page(ClientId id) {
+        Client* client = engine_.clients_.find(id);
+        if (client && client->residency() == Residency::kResident) client->pageable = false;
+    }
+    /// The engine forgets that the job must not start.
+    void forget_hold_of(JobId job) { engine_.starts_.hold(job, false); }
+
     /// The engine forgets that one user has the device at a time.
     void forget_users() { engine_.options_.share_by_user = false; }
 

@@ -95,6 +95,7 @@ struct SimulatedClient {
     bool has_run = false;  ///< so its P exists, on the device or paged out
     bool paged = false;
     bool stays = false;            ///< is never paged out
+    bool suspended = false;        ///< by its user
     bool interactive = false;      ///< its class, as it says
     bool in_crew = false;          ///< as it says
     std::optional<Mapped> mapped;  ///< what it really has mapped

@@ -56,6 +56,7 @@ struct SimulatedJob {
 
     // What the swarm adds.
     bool pageable = true;
+    bool pages_idle = false;     ///< it can also be paged out while it wants nothing
     Bytes fixed;                 ///< the part of P that stays when it is paged out
     double stated_share = 1.0;   ///< if it states P and T: this share of the true values
     bool states_length = true;   ///< it states the number of its iterations

@@ -181,6 +181,11 @@ void Simulation::sabotage(const Event& event) {
     const auto* requests = std::get_if<event::Requests>(&event);
     if (requests && goes_wrong(Fault::kForgetsBudget)) saboteur.forget_budget();
     if (want && goes_wrong(Fault::kForgetsCrew)) saboteur.forget_crew_of(want->client);
+    const auto* suspend = std::get_if<event::Suspend>(&event);
+    if (suspend && goes_wrong(Fault::kForgetsSuspension)) saboteur.forget_suspension_of(suspend->client);
+    if (suspend && goes_wrong(Fault::kKeepsSuspended)) saboteur.refuse_to_page(suspend->client);
+    const auto* hold = std::get_if<event::Hold>(&event);
+    if (hold && goes_wrong(Fault::kStartsHeld)) saboteur.forget_hold_of(hold->job);
     if (want && goes_wrong(Fault::kForgetsUsers)) saboteur.forget_users();
     if (want && goes_wrong(Fault::kDecidesByNoise)) saboteur.decide_by_noise();
     if (want && goes_wrong(Fault::kMixesCrews)) saboteur.put_into_crew(want->client);
@@ -238,10 +243,16 @@ void Simulation::disturb(const Disturbance& d) {
             policy_ = d.policy;
             if (shell_) with_shell([&] { shell_->set_policy(*d.policy); });
             return;
+        case Kind::kSuspend: return suspend(d.client, true);
+        case Kind::kBringBack: return suspend(d.client, false);
+        case Kind::kPageIdle:
+            if (shell::Session* session = session_of(d.client)) with_shell([&] { shell_->page_idle(*session); });
+            return;
         case Kind::kLimits:
             options_.engine.lanes_max = d.lanes_max;
             options_.engine.paging = d.paging;
             options_.engine.rehome_after = d.time;
+            options_.engine.page_idle_after = d.page_idle_after;
             if (shell_)
                 with_shell([&] { shell_->reconfigure({options_.engine, policy_, &fallback_, options_.min_turn_is_fixed}); });
             return;

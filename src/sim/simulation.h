@@ -39,13 +39,16 @@ struct Disturbance {
         kContinue,
         kPause,  ///< by its user
         kResume,
+        kSuspend,       ///< by its user, too
+        kBringBack,     ///< ... until then
+        kPageIdle,      ///< its user wants its memory out if it idles
         kAdjust,        ///< sets `priority` and `weight`
         kNeverPage,     ///< the client finds that it cannot be paged
         kClass,         ///< the client's class changes
         kCrew,          ///< the client joins its crew
         kTurnCost,      ///< the client finds that its turns cost `time`
         kPolicy,        ///< sets `policy`
-        kLimits,        ///< sets `lanes_max` and `paging`, and `time` as rehome_after
+        kLimits,        ///< sets `lanes_max`, `paging`, `page_idle_after`, and `time` as rehome_after
         kUserLimits,    ///< sets those of the client's user: `jobs_max`, and `capacity` of memory
         kCapacity,      ///< others leave `capacity` of the device
         kContext,       ///< the client's context grows by `capacity`
@@ -64,6 +67,7 @@ struct Disturbance {
     unsigned lanes_max = 0;
     bool paging = true;
     unsigned jobs_max = 0;
+    Duration page_idle_after{};
 };
 
 /// What a canary does wrong, in one of 16 cases.
@@ -87,6 +91,9 @@ enum class Fault : std::uint8_t {
     kForgetsBudget,      ///< the engine forgets how long gates have been closed
     kLosesAnswer,        ///< the service is not told that a request was answered
     kForgetsCrew,        ///< the engine forgets that a client belongs to a crew
+    kForgetsSuspension,  ///< the engine forgets that a client is suspended
+    kKeepsSuspended,     ///< the engine leaves a suspended client's memory on the device
+    kStartsHeld,         ///< the engine starts a suspended job
     kForgetsUsers,       ///< the engine forgets that one user has the device at a time
     kDecidesByNoise,     ///< the engine lets clients run at once after a trial or two, whatever they show
     kMixesCrews,         ///< the engine takes a client for a member of a crew that it does not belong to
@@ -289,6 +296,7 @@ private:
     void leave(ClientId id);
     void die(ClientId id, Outcome outcome);
     void finish(ClientId id, Outcome outcome);
+    void suspend(ClientId id, bool suspended);
     void stop_process(ClientId id);
     void continue_process(ClientId id);
     void notify(ClientId id);

@@ -204,6 +204,34 @@ void draw_user_limits(std::uint64_t seed, Scenario& scenario) {
                      [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
 }
 
+/// Users suspend jobs and page out what idles. From its own source, too.
+void draw_suspensions(std::uint64_t seed, Scenario& scenario) {
+    Random random(seed * 0xa0761d6478bd642full + 9);
+    if (random.chance(0.6)) return;
+    using Kind = Disturbance::Kind;
+    std::vector<Disturbance>& disturbances = scenario.options.disturbances;
+    const std::uint64_t horizon = 20 + scenario.jobs.size() * 60;
+    const auto somebody = [&] { return ClientId(random.below(scenario.jobs.size())); };
+    for (SimulatedJob& job : scenario.jobs) job.pages_idle = random.chance(0.5);
+    for (std::uint64_t n = 1 + random.below(4); n > 0; --n) {
+        const ClientId client = somebody();
+        const std::uint64_t at = random.below(horizon);
+        disturbances.push_back({.at_event = at, .kind = Kind::kSuspend, .client = client});
+        disturbances.push_back({.at_event = at + 1 + random.below(200), .kind = Kind::kBringBack, .client = client});
+    }
+    for (std::uint64_t n = random.below(4); n > 0; --n)
+        disturbances.push_back({.at_event = random.below(horizon), .kind = Kind::kPageIdle, .client = somebody()});
+    if (random.chance(0.3)) {
+        const Duration after = seconds_of(random.between(0.05, 5.0));
+        scenario.options.engine.page_idle_after = after;
+        for (Disturbance& d : disturbances) {
+            if (d.kind == Kind::kLimits && random.chance(0.7)) d.page_idle_after = after;
+        }
+    }
+    std::stable_sort(disturbances.begin(), disturbances.end(),
+                     [](const Disturbance& a, const Disturbance& b) { return a.at_event < b.at_event; });
+}
+
 /// Draws the disturbances and their times.
 class DisturbanceDrawer {
 public:
@@ -296,6 +324,9 @@ std::span<const Canary> all_canaries() {
                                      Canary{"forgets-budget", nullptr, Fault::kForgetsBudget},
                                      Canary{"loses-answer", nullptr, Fault::kLosesAnswer},
                                      Canary{"forgets-users", nullptr, Fault::kForgetsUsers},
+                                     Canary{"forgets-suspension", nullptr, Fault::kForgetsSuspension},
+                                     Canary{"keeps-suspended", nullptr, Fault::kKeepsSuspended},
+                                     Canary{"starts-held", nullptr, Fault::kStartsHeld},
                                      Canary{"forgets-crew", nullptr, Fault::kForgetsCrew},
                                      Canary{"decides-by-noise", nullptr, Fault::kDecidesByNoise},
                                      Canary{"mixes-crews", nullptr, Fault::kMixesCrews}};
@@ -343,6 +374,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     draw_user_limits(seed, scenario);
     draw_overlap(seed, scenario);
     draw_rests(seed, scenario);
+    draw_suspensions(seed, scenario);
     return scenario;
 }
 

@@ -159,8 +159,36 @@ TEST_F(Swarm, ClientsRunAtOnceByMeasurement) {
     EXPECT_GT(overlap.ended, 20u);
 }
 
+/// Counts whose memory goes by request, and what becomes of it.
+struct OutByRequest : Observer {
+    void after_event(const Event& event, Instant, std::span<const Action> actions, const Simulation& s) override {
+        if (const auto* resume = std::get_if<event::Resume>(&event)) resumed += s.engine().find(resume->client) ? 1u : 0u;
+        for (const Action& action : actions) {
+            const auto* out = std::get_if<action::PageOut>(&action);
+            const Client* client = out ? s.engine().find(out->client) : nullptr;
+            if (!client) continue;
+            if (client->suspended) ++suspended;
+            else if (client->goes_when_idle) ++(std::holds_alternative<event::PageIdle>(event) ? idle : idle_later);
+        }
+        for (const Client* client : s.engine().clients()) {
+            if (client->goes_when_idle && client->residency() == Residency::kPaged) ++idle_out;
+        }
+    }
+    std::uint64_t suspended = 0, resumed = 0, idle = 0, idle_later = 0, idle_out = 0;
+};
+
+TEST_F(Swarm, MemoryGoesByRequest) {
+    OutByRequest out;
+    for (std::uint64_t seed = 1; seed <= 1500; ++seed) static_cast<void>(run_seed(seed, nullptr, &out));
+    EXPECT_GT(out.suspended, 100u);
+    EXPECT_GT(out.resumed, 100u);
+    EXPECT_GT(out.idle, 10u);
+    EXPECT_GT(out.idle_later, 10u);
+    EXPECT_GT(out.idle_out, 10u);
+}
+
 TEST_F(Swarm, EveryCanaryIsCaught) {
-    ASSERT_EQ(all_canaries().size(), 24u) << "three policies, eleven faults of shell and protocol, ten of the engine";
+    ASSERT_EQ(all_canaries().size(), 27u) << "three policies, eleven faults of shell and protocol, 13 of the engine";
     constexpr std::uint64_t kSeeds = 20'000;
     for (const Canary& canary : all_canaries()) {
         std::uint64_t seed = 1;

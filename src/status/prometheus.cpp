@@ -77,9 +77,9 @@ private:
 /// The earlier a state stands here, the more it says about a job of which a process is in it. To know of unseen processes,
 /// the device would have to be asked at each scrape.
 constexpr std::array kStatesByRank = {
-    JobState::kRunning, JobState::kGrowing, JobState::kPaging,   JobState::kWaiting,  JobState::kAsleep,
-    JobState::kStopped, JobState::kPaused,  JobState::kIdle,     JobState::kPagedOut, JobState::kRefused,
-    JobState::kLost,    JobState::kLeaving, JobState::kUnshared, JobState::kStarting,
+    JobState::kRunning, JobState::kGrowing, JobState::kPaging,    JobState::kWaiting,  JobState::kAsleep,
+    JobState::kStopped, JobState::kPaused,  JobState::kSuspended, JobState::kIdle,     JobState::kPagedOut,
+    JobState::kRefused, JobState::kLost,    JobState::kLeaving,   JobState::kUnshared, JobState::kStarting,
 };
 
 /// All rows of one job.

@@ -16,12 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 16> kStates = {{{JobState::kUnshared, "unshared"},
+constexpr std::array<std::pair<JobState, std::string_view>, 17> kStates = {{{JobState::kUnshared, "unshared"},
                                                                             {JobState::kStarting, "starting"},
                                                                             {JobState::kRunning, "running"},
                                                                             {JobState::kWaiting, "waiting"},
                                                                             {JobState::kIdle, "idle"},
                                                                             {JobState::kPaused, "paused"},
+                                                                            {JobState::kSuspended, "suspended"},
                                                                             {JobState::kStopped, "stopped"},
                                                                             {JobState::kAsleep, "asleep"},
                                                                             {JobState::kRefused, "refused"},
@@ -331,6 +332,7 @@ void list(Fields& fields, S& activity) {
     fields("priority", activity.priority);
     fields("weight", activity.weight);
     fields("occupancy", activity.occupancy);
+    fields("suspending", activity.suspending);
     fields("pageable", activity.pageable);
     fields("stays_because", activity.stays_because);
     fields("paged_pinned_bytes", activity.paged_pinned);

@@ -31,13 +31,14 @@ enum class JobState : std::uint8_t {
     kStarting,  ///< none of its processes has attached yet
     kRunning,
     kWaiting,
-    kIdle,     ///< it does not want to run
-    kPaused,   ///< by `salus pause`
-    kStopped,  ///< by a signal or a debugger
-    kAsleep,   ///< it holds a lane in mid-iteration and does nothing
-    kRefused,  ///< it could never fit
-    kLeaving,  ///< it has hung up or was dropped; its process may still be there
-    kPaging,   ///< its memory is being paged out or in
+    kIdle,       ///< it does not want to run
+    kPaused,     ///< by `salus pause`
+    kSuspended,  ///< by `salus suspend`
+    kStopped,    ///< by a signal or a debugger
+    kAsleep,     ///< it holds a lane in mid-iteration and does nothing
+    kRefused,    ///< it could never fit
+    kLeaving,    ///< it has hung up or was dropped; its process may still be there
+    kPaging,     ///< its memory is being paged out or in
     kPagedOut,
     kGrowing,   ///< it waits in mid-iteration for more memory
     kUnshared,  ///< none of its processes has attached, and one has said that it will not
@@ -122,7 +123,8 @@ struct Activity {
     std::uint64_t launches = 0;  ///< of one that shows no iterations, and takes turns by launches
     int priority = 0;
     double weight = 1;
-    double occupancy = 1;  ///< share of the device that it can use alone
+    double occupancy = 1;     ///< share of the device that it can use alone
+    bool suspending = false;  ///< it is suspended, and still has a turn, or its memory is on its way
     bool pageable = true;
     std::string stays_because;                     ///< why it is not, for people
     Bytes paged_pinned, paged_memory, paged_file;  ///< out of a GPU, by place, as its page says

@@ -60,6 +60,7 @@ Status full_status() {
     activity.iteration_memory = {Bytes{30}, milliseconds(4), {Bytes{31}, Bytes{32}}};
     activity.idle = milliseconds(125);
     activity.occupancy = 0.5;
+    activity.suspending = true;
     activity.pageable = false;
     activity.stays_because = "threads";
     activity.paged_pinned = {21};
@@ -156,7 +157,7 @@ TEST(Status, IsThisJson) {
         R"("iterations_total":100,"job":3,"lane":2,"lane_bytes":4,"lane_peak_bytes":6,"launches":17,"left_s":1.5,)"
         R"("log":"/log","memory_time_gib_s":1.25,"missed_bytes":5,"name":"resnet50","occupancy":0.5,"on_device_bytes":10,"page_outs":8,)"
         R"("pageable":false,"paged_file_bytes":23,"paged_memory_bytes":22,"paged_out_bytes":11,"paged_pinned_bytes":21,"persistent_bytes":1,"pid":42,"placement":"load","priority":-3,"private_bytes":3,"request_p50_ms":5.0,"request_p99_ms":12.0,)"
-        R"("requests":40,"state":"waiting","stays_because":"threads","uid":1000,"user":"ada","waited_for_s":{"turn":0.5,"user-jobs":2.0},"waited_s":3.0,"waiting_now_s":1.0,)"
+        R"("requests":40,"state":"waiting","stays_because":"threads","suspending":true,"uid":1000,"user":"ada","waited_for_s":{"turn":0.5,"user-jobs":2.0},"waited_s":3.0,"waiting_now_s":1.0,)"
         R"("waits_for":"stopped-holder","weight":0.5,"why_unshared":""},{"attached_s":0.5,"behind":"vae","behind_job":4,"command":"","elapsed_s":0.0,"gpu":"","job":4,)"
         R"("log":"","name":"late","past_class":"interactive","past_ephemeral_bytes":5,"past_iteration_ms":20.0,)"
         R"("past_iterations":50,"past_persistent_bytes":4,"pid":43,"start_waits_for":"memory","state":"waiting","uid":0,"user":"","why_unshared":"no torch"}],"schema_version":1,)"

@@ -305,13 +305,25 @@ struct StopService {
     static constexpr std::uint16_t kType = 53;
     std::uint32_t even_with_jobs = 0;
 };
-/// The answer to this and the next three is {"job": its number, "name": ...}.
+/// The answer to this and the next five is {"job": its number, "name": ...}, and more as said there.
 struct PauseJob {
     static constexpr std::uint16_t kType = 55;
     JobReference job;
 };
+/// Of a job that is paused or suspended.
 struct ResumeJob {
     static constexpr std::uint16_t kType = 56;
+    JobReference job;
+};
+/// The job gives up its turn, its lane and its memory on the device, until it is resumed. The answer says what becomes of
+/// the memory: "goes_bytes", "stays_bytes", and "stays_because" if all of it stays.
+struct SuspendJob {
+    static constexpr std::uint16_t kType = 66;
+    JobReference job;
+};
+/// What of the job idles leaves the device now. Answered as SuspendJob; "clients" counts those that idle.
+struct PageIdleJob {
+    static constexpr std::uint16_t kType = 67;
     JobReference job;
 };
 struct KillJob {
@@ -367,12 +379,12 @@ struct Answer {
 using Message = std::variant<Attach, Acknowledge, PagedOut, PagedIn, Unpageable, Observe, Need, Leave, Class, JoinCrew,
                              Welcome, Sorry, LanePieces, MapLane, UnmapLane, Revoke, NeedAnswer, PageOut, PageIn, Hurry, Arm,
                              Refuse, Run, Wishes, Running, Start, Waits, Interrupted, Unshared, Ended, UntoldEnd, AskStatus,
-                             SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob, SetJob,
-                             WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
+                             SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, SuspendJob, PageIdleJob,
+                             KillJob, SetJob, WaitJob, AskHistory, ClearHistory, AskUsage, CopyTrace, Answer>;
 
 /// The messages that the service answers with Answer.
-using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, KillJob,
-                             SetJob, WaitJob, AskHistory, ClearHistory, AskUsage>;
+using Command = std::variant<AskStatus, SetPolicy, FlushTrace, ReloadService, StopService, PauseJob, ResumeJob, SuspendJob,
+                             PageIdleJob, KillJob, SetJob, WaitJob, AskHistory, ClearHistory, AskUsage>;
 
 Message message_of(const Command& command);
 /// Nothing if the message is not a command.

@@ -71,6 +71,8 @@ auto fields(const ReloadService&) { return std::tuple(); }
 auto fields(const StopService& m) { return std::tuple(m.even_with_jobs); }
 auto fields(const PauseJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const ResumeJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const SuspendJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
+auto fields(const PageIdleJob& m) { return std::tuple(m.job.number, shown(m.job.name)); }
 auto fields(const KillJob& m) { return std::tuple(m.job.number, shown(m.job.name), m.at_once); }
 auto fields(const SetJob& m) {
     return std::tuple(m.job.number, shown(m.job.name), m.fields, m.priority, m.weight, m.iterations, m.interactive);
@@ -148,6 +150,8 @@ std::vector<Message> examples() {
             StopService{1},
             PauseJob{job},
             ResumeJob{job},
+            SuspendJob{job},
+            PageIdleJob{job},
             KillJob{job, 1},
             SetJob{job, SetJob::kPriority | SetJob::kIterations, -5, 0.25, kLarge, 1},
             WaitJob{job},
@@ -293,6 +297,8 @@ std::vector<Place> texts() {
             {Waits{}, kBodyAt + offsetof(Waits, behind), 64},
             {PauseJob{}, kBodyAt + offsetof(PauseJob, job) + kNameAt, 64},
             {ResumeJob{}, kBodyAt + offsetof(ResumeJob, job) + kNameAt, 64},
+            {SuspendJob{}, kBodyAt + offsetof(SuspendJob, job) + kNameAt, 64},
+            {PageIdleJob{}, kBodyAt + offsetof(PageIdleJob, job) + kNameAt, 64},
             {KillJob{}, kBodyAt + offsetof(KillJob, job) + kNameAt, 64},
             {SetJob{}, kBodyAt + offsetof(SetJob, job) + kNameAt, 64},
             {WaitJob{}, kBodyAt + offsetof(WaitJob, job) + kNameAt, 64}};

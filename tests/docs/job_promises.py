@@ -271,6 +271,29 @@ def jobs_pause(reader, line):
     reader.types("salus resume %s" % which)
 
 
+@promise("salus suspend night", "salus resume night")
+def jobs_are_suspended(reader, line):
+    verb = line.text.split()[1]
+    reader.is_at_work()
+    if verb == "resume":
+        reader.types("salus suspend night")
+        reader.eventually(lambda: reader.job("night")["state"] == "suspended", "it is not suspended")
+    yield {}
+    if verb == "resume":
+        reader.eventually(lambda: reader.works("night"), "it does not go on")
+        return
+    reader.eventually(lambda: reader.job("night")["state"] == "suspended" and not reader.job("night")["suspending"]
+                      and reader.job("night")["on_device_bytes"] == 0, "its memory stays")
+    reader.types("salus resume night")
+
+
+@promise("salus page-out --idle")
+def idle_jobs_go(reader, line):
+    reader.is_at_work()
+    said = yield {}
+    expect("night (job " in said.text and " idle" in said.text, "it prints: " + said.text)
+
+
 @promise("salus set 3 priority=5 class=batch", "salus set 3 class=batch", "salus set 3 weight=2")
 def jobs_are_set(reader, line):
     reader.is_at_work()

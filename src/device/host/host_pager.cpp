@@ -29,21 +29,26 @@ bool has_other_threads() {
 // Note [Paged memory can be touched]
 // Paged-out memory stays mapped, privately, to the file that holds it. Another thread of the job, the kernel on its behalf,
 // or a child process may touch it and finds the old content. A page that is written to becomes the process's own, and paging
-// in keeps it. Only a write during the page-out would be lost. A client is paged only while it waits in begin(), and a
-// native thread that still writes is held until the page-out is done (WriteGuard). Where the kernel does not allow that, a
-// process with other threads is not paged.
+// in keeps it. Only a write during the page-out would be lost. A client is paged while it waits in begin(), or by request
+// while it idles; a thread that still writes is held until the page-out is done (WriteGuard). Where the kernel does not
+// allow that, a process with other threads is not paged, nor one that idles. It does not allow it for memory that was out
+// before, because that is still mapped to the file.
 //
 // A part that is freed and allocated again during or after its page-out maps the file until its new owner writes to it. Its
 // content before that belongs to nobody, so it does not matter if the file changes.
 class HostPager : public Pager {
 public:
-    bool page_out(const std::vector<Part>& parts) override {
+    bool page_out(const std::vector<Part>& parts) override { return page_out(parts, /*idle=*/false); }
+    bool page_out_idle(const std::vector<Part>& parts) override { return page_out(parts, /*idle=*/true); }
+    bool may_go_idle() const override { return true; }
+
+    bool page_out(const std::vector<Part>& parts, bool idle) {
         if (!paged_.empty() && !page_in()) return false;
         if (!file_ || file_.lost()) file_ = os::GuardedDescriptor(open_page_file());
         const int file = file_.get();
         if (file < 0) return false;
         const WriteGuard guard(parts);
-        if (!guard.holds() && has_other_threads()) return false;
+        if (!guard.holds() && (idle || has_other_threads())) return false;
         std::vector<Paged> written;
         // Everything is in the file before the first page is dropped.
         if (write(file, parts, written) && map(file, written)) return true;
