@@ -426,9 +426,7 @@ private:
         };
         if (before.empty() || std::ranges::any_of(before, rests)) return false;
         if (!tell_service(wire::SuspendJob{{job_, {}}})) return false;
-        const auto is_off = [&](const JobStatus& row) {
-            return !row.activity || (rests(row) && !row.activity->suspending);
-        };
+        const auto is_off = [&](const JobStatus& row) { return !row.activity || (rests(row) && !row.activity->suspending); };
         for (const Instant until = os::now() + kOffPatience; os::now() < until; os::sleep_for(kLookWhetherOff)) {
             if (is_to_continue() || std::ranges::all_of(own_rows(), is_off)) break;
         }

@@ -74,10 +74,8 @@ TEST_F(HelperTest, ALateRevokeTakesNothingFromTheNextTurn) {
 
 // -------------------------------------------------------------------------------------------------------------- paging
 
-TEST_F(HelperTest, RefusesToPageOutUnlessItWaits) {
+TEST_F(HelperTest, RefusesToPageOutWhileItRuns) {
     attach();
-    ASSERT_TRUE(session_->say(wire::PageOut{}));
-    EXPECT_EQ(session_->hear<wire::Unpageable>().for_good, 0u);
     begin();
     ASSERT_TRUE(session_->say(wire::PageOut{}));
     EXPECT_EQ(session_->hear<wire::Unpageable>().for_good, 0u);

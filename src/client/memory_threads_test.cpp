@@ -46,7 +46,7 @@ TEST_F(MemoryThreadsTest, WithOtherThreadsNoBlockIsEverMoved) {
     EXPECT_FALSE(moved);
 }
 
-// It was entered by a thread of ours, which leaves it last. The block's own thread, which came in meanwhile, goes on with it.
+// A thread of ours entered it, and leaves it last. The thread of the block came in meanwhile, and goes on with it.
 TEST_F(MemoryThreadsTest, ATurnThatAThreadOfOursEndsMovesNoBlock) {
     void* block = ephemeral(4 * kMiB);
     bool moved = false;

@@ -33,7 +33,9 @@ LINES = {
     "salus doctor --cluster": "needs an engine to end well; tests/cluster/slurm has one",
     "salus run -- python jax_or_cupy.py &": GPU,
     "salus run --gpu *": "needs several GPUs; tests/devices_test.cpp has them",
+    "salus run -- mpirun ...": "needs a launcher of MPI",
     "bench/gpu *": GPU,
+    "bench/shapes/run *": "takes minutes; make bench runs it",
     "python3 bench/gpu_jobs/gate_probe.py": GPU,
     "bench/predict --calibrate": "takes minutes; make bench runs bench/predict",
     "examples/measure SCRIPT ARGUMENT …": "trains for some 20 s",
@@ -56,4 +58,5 @@ MESSAGES = {
     "the GPU has no room for what was paged out": "needs a GPU",
     "the service did not start within 20 s; see ...": "takes 20 s",
     "the GPU ... (...) is lost: it has failed or was taken away": "tests/devices_test.cpp loses one",
+    "the process uses the GPU ...; the service shares ...": "needs several GPUs; tests/devices_test.cpp has them",
 }
