@@ -92,16 +92,16 @@ Result<bool> Joining::announce() {
     return true;
 }
 
-Result<bool> Joining::wait(Duration at_most) {
+Result<bool> Joining::wait(Duration at_most, const sigset_t* signals) {
     const Instant until = os::now() + at_most;
     while (waits_) {
         if (refusal_) return Error{*refusal_};
         const Duration left = until - os::now();
         if (left <= Duration{}) return false;
         if (!connection_) {
-            os::sleep_for(std::min(left, kTryAgain));
+            os::readable_of({}, std::min(left, kTryAgain), signals);
             announce_again();
-        } else if (!os::readable_within(connection_.get(), left)) {
+        } else if (const int socket = connection_.get(); os::readable_of({&socket, 1}, left, signals) == 0) {
             return false;
         } else if (!hear()) {
             connection_.reset();

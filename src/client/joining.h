@@ -22,9 +22,9 @@ public:
     Result<bool> announce();
     /// Why announce() has failed: the service is being restarted.
     bool may_come() const { return may_come_; }
-    /// Waits until there is room for the process. False: not yet, or a signal has come. An error is one line: it would wait
-    /// in vain, and is no job any more. REQUIRES: announce().
-    Result<bool> wait(Duration at_most);
+    /// Waits until there is room for the process, with these signals blocked. False: not yet, or a signal has come. An error
+    /// is one line: it would wait in vain, and is no job any more. REQUIRES: announce().
+    Result<bool> wait(Duration at_most, const sigset_t* signals = nullptr);
 
     /// As the service has answered.
     const wire::Running& running() const { return running_; }

@@ -25,6 +25,7 @@
 #include "os/clock.h"
 #include "os/environment.h"
 #include "os/patience.h"
+#include "os/poll.h"
 #include "wire/framing.h"
 
 namespace salus::library {
@@ -80,7 +81,7 @@ void at_exit(int status, void*) {
 }
 
 /// As join(). REQUIRES: the mutex is held.
-Result<bool> try_to_join(const std::string& name, const std::string& key, Duration at_most) {
+Result<bool> try_to_join(const std::string& name, const std::string& key, Duration at_most, const sigset_t* signals) {
     Joined* joined = of_this_process();
     if (!joined) {
         wire::Run run = client::describe_process(name, key);
@@ -88,7 +89,7 @@ Result<bool> try_to_join(const std::string& name, const std::string& key, Durati
         const Result<bool> announced = fresh->joining.announce();
         static const Instant first_try = os::now();
         if (!announced && fresh->joining.may_come() && os::now() < first_try + os::start_wait()) {
-            os::sleep_for(std::min(at_most, milliseconds(20)));
+            os::readable_of({}, std::min(at_most, milliseconds(20)), signals);
             return false;
         }
         if (!announced) return announced;
@@ -97,7 +98,7 @@ Result<bool> try_to_join(const std::string& name, const std::string& key, Durati
         static const int registered = ::on_exit(at_exit, nullptr);
         static_cast<void>(registered);
     }
-    const Result<bool> may_start = joined->joining.wait(at_most);
+    const Result<bool> may_start = joined->joining.wait(at_most, signals);
     if (!may_start) who_joined = nullptr;
     if (!may_start || !may_start.value()) return may_start;
     if (!std::exchange(joined->is_placed, true)) set_environment(joined->joining.running());
@@ -110,10 +111,10 @@ bool should_join() { return is_set("SALUS_SOCKET") && !is_set("SALUS_JOB"); }
 bool has_joined() { return of_this_process() != nullptr; }
 bool was_refused() { return is_refused; }
 
-Result<bool> join(const std::string& name, const std::string& key, Duration at_most) {
+Result<bool> join(const std::string& name, const std::string& key, Duration at_most, const sigset_t* signals) {
     if (!of_this_process() && is_set("SALUS_JOB")) return true;
     const std::lock_guard lock(mutex);
-    const Result<bool> joined = try_to_join(name, key, at_most);
+    const Result<bool> joined = try_to_join(name, key, at_most, signals);
     is_refused = !joined;
     return joined;
 }

@@ -9,8 +9,8 @@
 
 namespace salus::library {
 
-/// See salus_announce_within. True: the process may start; false: not yet.
-Result<bool> join(const std::string& name, const std::string& key, Duration at_most);
+/// See salus_announce_within. True: the process may start; false: not yet. `signals`: the mask while it waits.
+Result<bool> join(const std::string& name, const std::string& key, Duration at_most, const sigset_t* signals = nullptr);
 /// Whether the environment asks processes to join that nobody has announced.
 bool should_join();
 /// Whether this process has announced itself, and is a job by itself, whether or not it may start.

@@ -29,6 +29,7 @@
 #include "library/joined.h"
 #include "library/process.h"
 #include "os/clock.h"
+#include "os/thread.h"
 #include "shim/link.h"
 
 namespace salus::library {
@@ -291,9 +292,10 @@ void exchanges() {
 void starts() {
     if (is_child || !should_join()) return;
     try {
+        const os::HeldSignals held;
         for (;;) {
             const std::uint64_t before = os::now_ns();
-            const Result<bool> may_start = join({}, {}, kJoinLook);
+            const Result<bool> may_start = join({}, {}, kJoinLook, &held.before());
             if (!may_start) return say_unshared(may_start.error().c_str());
             const bool signal_came = os::now_ns() - before < static_cast<std::uint64_t>(kJoinLook.ns);
             if (may_start.value() || (has_joined() && signal_came)) return;

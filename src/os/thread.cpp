@@ -60,4 +60,12 @@ bool barrier_in_all_threads() {
 NoCancellation::NoCancellation() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
 NoCancellation::~NoCancellation() { ::pthread_setcancelstate(before_, nullptr); }
 
+HeldSignals::HeldSignals() {
+    sigset_t held;
+    ::sigfillset(&held);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) ::sigdelset(&held, fault);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+HeldSignals::~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 }  // namespace salus::os

@@ -1,6 +1,8 @@
 // What the kernel knows of the threads of this process.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +22,20 @@ std::optional<std::size_t> count_threads();
 /// Every thread of this process that runs, the caller included, passes a full memory barrier before this returns. False:
 /// this kernel cannot.
 bool barrier_in_all_threads();
+
+/// While it lives, no signal reaches the calling thread, except where it waits with the mask from before (readable_of). So
+/// one that came just before a wait still ends it.
+class HeldSignals {
+public:
+    HeldSignals();
+    ~HeldSignals();
+    HeldSignals(const HeldSignals&) = delete;
+    HeldSignals& operator=(const HeldSignals&) = delete;
+    const sigset_t& before() const { return before_; }
+
+private:
+    sigset_t before_;
+};
 
 /// While it lives, the calling thread is not cancelled: pthread_cancel would unwind through frames that are not ours.
 class NoCancellation {
