@@ -29,7 +29,7 @@ def runtime_env(runtime_env=None, salus=None, **variables):
     """
     result = dict(runtime_env or {})
     own = dict(result.get("env_vars") or {})
-    environment = dict(os.environ, **({"PYTHONPATH": own["PYTHONPATH"]} if "PYTHONPATH" in own else {}))
+    environment = dict(os.environ, **{name: str(value) for name, value in own.items()})  # what the user set is kept
     own.update(json.loads(_output_of([salus or _program(), "env", "--json"], environment)))
     # A worker belongs to no job, even if Ray's processes were started by one.
     own.update({"SALUS_JOB": "", "SALUS_NAME": ""})
